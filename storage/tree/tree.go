@@ -1,97 +1,225 @@
 package tree
 
 import (
-	"io"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/bbolt"
 )
 
 // TableSpec describes a table. Its number is its index in Options.Tables.
 type TableSpec struct {
-	Name string
-	// GroupLen is the length of the key prefix by which rows are grouped; each group's count and digest are kept with
-	// its rows. 0: no groups.
+	Name string // at most 255 bytes
+	// GroupLen is the length in bytes, 0 to 255, of the key prefix by which rows are grouped. Each group's count and
+	// digest are kept with its rows, and no key of the table may be shorter. 0: no groups.
 	GroupLen int
 }
 
-// Options configures Open.
+// Options configures Open, Check and Defrag.
 type Options struct {
 	Tables   []TableSpec  // at most 200; a later version may append tables, never change or drop one
-	PageSize int          // bytes, of a new file; 0: 16384
+	PageSize int          // of a new file, in bytes: a power of two from 1024 to 1 MiB; 0: 16384
 	Log      *slog.Logger // discards if nil
 }
 
-// Tree is an open file. Its methods are safe for concurrent use.
-type Tree struct{}
-
-// Tx is a writing transaction.
-type Tx struct{}
-
-// View is a reading transaction.
-type View struct{}
-
-// Report is what Check found.
-type Report struct {
-	Rows      []int64 // per table
-	Groups    int64
-	FileBytes int64
-	UsedBytes int64
-	Problems  []*CorruptError
+func (o *Options) defaults() error {
+	if o.PageSize == 0 {
+		o.PageSize = 16384
+	}
+	if o.PageSize < 1024 || o.PageSize > 1<<20 || o.PageSize&(o.PageSize-1) != 0 {
+		return fmt.Errorf("page size %d is not a power of two from 1024 to 1 MiB", o.PageSize)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Tables = slices.Clone(o.Tables)
+	return validTables(o.Tables)
 }
 
-// Open opens the tree at path and creates it if there is none.
-func Open(path string, o Options) (*Tree, error) { panic("stub") }
+// Names of unfinished files; Open removes what a crash left of them.
+const (
+	newSuffix    = ".new"
+	shrinkSuffix = ".shrink"
+)
 
-// Update runs fn in a transaction; an error of fn or of the disk rolls it back.
-func (t *Tree) Update(fn func(*Tx) error) error { panic("stub") }
+// Tree is an open file. Its methods are safe for concurrent use; Update, Shrink and Close wait for each other.
+type Tree struct {
+	path   string
+	tables []TableSpec
+	opts   Options
 
-// View runs fn on the state after the last Update.
-func (t *Tree) View(fn func(*View) error) error { panic("stub") }
+	writer sync.Mutex   // held by Update, Shrink and Close; guards failed
+	failed error        // why Update is refused until the file is opened again
+	mu     sync.RWMutex // guards h and closed
+	h      *handle
+	closed bool
+	stuck  atomic.Bool // bbolt panicked with its locks held
 
-// Put stores a row.
-func (x *Tx) Put(table int, key, value []byte) error { panic("stub") }
-
-// Delete removes a row and returns its value.
-func (x *Tx) Delete(table int, key []byte) (old []byte, found bool, err error) { panic("stub") }
-
-// Get returns a row's value as this transaction sees it.
-func (x *Tx) Get(table int, key []byte) (value []byte, found bool, err error) { panic("stub") }
-
-// Scan calls fn for each row of [from, to).
-func (x *Tx) Scan(table int, from, to []byte, fn func(key, value []byte) error) error { panic("stub") }
-
-// Get returns a row's value.
-func (v *View) Get(table int, key []byte) (value []byte, found bool, err error) { panic("stub") }
-
-// Scan calls fn for each row of [from, to).
-func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error) error { panic("stub") }
-
-// Count returns how many rows a group has.
-func (v *View) Count(table int, group []byte) (count uint64, err error) { panic("stub") }
-
-// Size returns the file's size and how much of it holds data, in bytes.
-func (t *Tree) Size() (fileBytes, usedBytes int64) { panic("stub") }
-
-// Shrink rewrites the file without its free pages.
-func (t *Tree) Shrink() error { panic("stub") }
-
-// DropPages gives mapped pages back.
-func (t *Tree) DropPages() { panic("stub") }
-
-// Copy writes the file as it is now to w.
-func (t *Tree) Copy(w io.Writer) error { panic("stub") }
-
-// CopyFile writes a verified copy to path.
-func (t *Tree) CopyFile(path string) error { panic("stub") }
-
-// Close closes the file.
-func (t *Tree) Close() error { panic("stub") }
-
-// Defrag rewrites the file at path, which nothing may have open.
-func Defrag(path string, o Options, progress func(done, total int64)) (before, after int64, err error) {
-	panic("stub")
+	step func(name string) // called before each step of Shrink; set by tests
 }
 
-// Check reads the whole file.
-func Check(path string, o Options, progress func(done, total int64), fn func(table int, key, value []byte) error) (Report, error) {
-	panic("stub")
+// Open opens the tree at path and creates it if there is none. What an interrupted creation, Shrink or Defrag left is
+// removed. Before bbolt sees the file every page is accounted for, which reads all but the leaves.
+//
+// The error is a *CorruptError for a damaged file and wraps ErrInUse, after a second, for one that another Tree or
+// process has open, and ErrNewerFormat for one that a later version wrote.
+func Open(path string, o Options) (*Tree, error) {
+	if err := o.defaults(); err != nil {
+		return nil, fmt.Errorf("open tree %s: %w", path, err)
+	}
+	t := &Tree{path: path, tables: o.Tables, opts: o, step: func(string) {}}
+	if err := t.open(); err != nil {
+		return nil, fmt.Errorf("open tree: %w", err)
+	}
+	return t, nil
+}
+
+func (t *Tree) open() error {
+	if _, err := os.Stat(t.path); errors.Is(err, os.ErrNotExist) {
+		if err := t.create(); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	h, err := openHandle(t.path, t.opts.PageSize, false, t.opts.Log)
+	if err != nil {
+		return err
+	}
+	t.h = h
+	if err := t.adopt(); err != nil {
+		return errors.Join(err, t.Close())
+	}
+	return nil
+}
+
+// create makes an empty file: whole at path, or not there.
+func (t *Tree) create() error {
+	temp := t.path + newSuffix
+	if err := removeIfThere(temp); err != nil {
+		return err
+	}
+	h, err := openHandle(temp, t.opts.PageSize, true, t.opts.Log)
+	if err != nil {
+		return errors.Join(err, removeIfThere(temp))
+	}
+	fresh := &Tree{path: temp, tables: t.tables, opts: t.opts, h: h}
+	err = fresh.Update(func(x *Tx) error { return x.putRaw(formatKey, appendFormat(nil, t.tables)) })
+	if err = errors.Join(err, fresh.Close()); err == nil {
+		err = os.Rename(temp, t.path)
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(temp))
+	}
+	return syncDir(t.path)
+}
+
+// adopt removes leftovers and compares the file's tables with those asked for, adding new ones.
+func (t *Tree) adopt() error {
+	for _, suffix := range []string{newSuffix, shrinkSuffix} {
+		if err := removeIfThere(t.path + suffix); err != nil {
+			return err
+		}
+	}
+	var stored []TableSpec
+	err := t.View(func(v *View) error {
+		value, found, err := v.getRaw(formatKey)
+		if err == nil && !found {
+			return v.src.corrupt(v.src.root, "it has no format row")
+		}
+		if err == nil {
+			stored, err = parseFormat(value)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.path, err)
+	}
+	if err := checkTables(stored, t.tables); err != nil {
+		return fmt.Errorf("%s: %w", t.path, err)
+	}
+	if len(stored) == len(t.tables) {
+		return nil
+	}
+	return t.Update(func(x *Tx) error { return x.putRaw(formatKey, appendFormat(nil, t.tables)) })
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// begin starts a transaction of bbolt.
+func (t *Tree) begin(writable bool) (tx *bbolt.Tx, err error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.closed {
+		return nil, ErrClosed
+	}
+	if t.stuck.Load() {
+		return nil, t.metaLost()
+	}
+	err = guarded(t.path, "begin", func() (err error) {
+		tx, err = t.h.db.Begin(writable)
+		return err
+	})
+	if _, panicked := errors.AsType[*CorruptError](err); panicked {
+		t.stuck.Store(true)
+		return nil, t.metaLost()
+	}
+	return tx, err
+}
+
+func (t *Tree) metaLost() *CorruptError {
+	return &CorruptError{File: t.path, Offset: 0, What: "its meta pages can't be read any more"}
+}
+
+// Size returns the file's size and how much of it is in use, the rest being free pages, both in bytes.
+func (t *Tree) Size() (fileBytes, usedBytes int64) {
+	tx, err := t.begin(false)
+	if err != nil {
+		return 0, 0
+	}
+	defer func() { _ = tx.Rollback() }()
+	if info, err := os.Stat(t.path); err == nil {
+		fileBytes = info.Size()
+	}
+	stats := tx.DB().Stats()
+	return fileBytes, tx.Size() - int64(stats.FreePageN+stats.PendingPageN)*int64(tx.DB().Info().PageSize)
+}
+
+// DropPages takes the file's pages out of this process's memory, where those that were read count; they stay in the
+// system's cache, and the next reads fetch them again. It does nothing on systems other than Linux.
+func (t *Tree) DropPages() {
+	tx, err := t.begin(false)
+	if err != nil {
+		return
+	}
+	// Only inside a transaction is the mapping sure to be the file's: later the address may be the Go heap's.
+	drop(mapped(tx.DB(), tx.Size()))
+	_ = tx.Rollback()
+}
+
+// Close closes the file after running transactions have ended. It is idempotent.
+func (t *Tree) Close() error {
+	t.writer.Lock()
+	defer t.writer.Unlock()
+	t.mu.Lock()
+	h, closed := t.h, t.closed
+	t.closed = true
+	t.mu.Unlock()
+	if closed {
+		return nil
+	}
+	if t.stuck.Load() {
+		return h.file.Close() // ends the lock on the file; bbolt's own Close would wait for ever
+	}
+	return h.db.Close()
 }
