@@ -122,5 +122,3 @@ func (e *CorruptError) Error() string {
 
 // Unwrap returns what is wrong.
 func (e *CorruptError) Unwrap() error { return e.Err }
-
-const frameHeaderLen = 40
