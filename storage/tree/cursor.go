@@ -15,6 +15,10 @@ type source struct {
 	pageSize int
 	pages    uint64
 	root     uint64
+
+	writing  bool                // the pages will be written to: every page counts as verified, not only branches
+	verified map[uint64]struct{} // pages that need not be verified again
+	outside  bool                // a callback runs, whose panics are its own
 }
 
 func (s *source) corrupt(id uint64, format string, args ...any) *CorruptError {
@@ -40,11 +44,37 @@ func (s *source) load(id uint64, first []byte) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	p, err := parsePage(id, b, s.pageSize, id == s.root)
-	if err != nil {
-		return page{}, s.corrupt(id, "%v", err)
+	p := page{id: id, buf: b, count: int(order.Uint16(b[10:])), leaf: order.Uint16(b[8:]) == flagLeaf}
+	if _, ok := s.verified[id]; !ok {
+		if err := p.verify(s.pageSize, id == s.root); err != nil {
+			return page{}, s.corrupt(id, "%v", err)
+		}
+		if s.writing || !p.leaf {
+			if s.verified == nil {
+				s.verified = make(map[uint64]struct{})
+			}
+			s.verified[id] = struct{}{}
+		}
 	}
 	return p, s.matches(&p, first)
+}
+
+// enter, with rescue deferred behind it, brackets code that is not a callback's.
+func (s *source) enter() (was bool) {
+	was, s.outside = s.outside, false
+	return was
+}
+
+// rescue turns a panic into an error, unless a callback raised it: what was verified may have changed since, when the
+// disk is failing.
+func (s *source) rescue(err *error, was bool) {
+	outside := s.outside
+	if s.outside = was; outside {
+		return
+	}
+	if r := recover(); r != nil {
+		*err = damage(s.file, "read a page", r)
+	}
 }
 
 func (s *source) matches(p *page, first []byte) error {

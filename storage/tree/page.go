@@ -56,7 +56,7 @@ func parseMeta(b []byte) (meta, bool) {
 // page is a branch or leaf whose layout holds.
 type page struct {
 	id    uint64
-	buf   []byte // with the overflow pages
+	buf   []byte // with the overflow pages that the header names
 	count int
 	leaf  bool
 }
@@ -106,43 +106,38 @@ func (p *page) searchBranch(key []byte) int {
 	return i
 }
 
-// parsePage verifies all of a page that can be verified by itself. bbolt writes keys and values without gaps behind the
+// verify verifies all of a page that can be verified by itself. bbolt writes keys and values without gaps behind the
 // elements, keys ascend, and the page takes just as many overflow pages as it needs: so there is one right value for
-// nearly every byte but those of the keys and values. buf is the page with the overflow pages that its header names.
-func parsePage(id uint64, buf []byte, pageSize int, root bool) (page, error) {
-	p := page{id: id, buf: buf, count: int(order.Uint16(buf[10:]))}
-	if got := order.Uint64(buf); got != id {
-		return p, fmt.Errorf("page %d says that it is page %d", id, got)
+// nearly every byte but those of the keys and values.
+func (p *page) verify(pageSize int, root bool) error {
+	if got := order.Uint64(p.buf); got != p.id {
+		return fmt.Errorf("page %d says that it is page %d", p.id, got)
 	}
-	switch flags := order.Uint16(buf[8:]); flags {
-	case flagLeaf:
-		p.leaf = true
-	case flagBranch:
-	default:
-		return p, fmt.Errorf("page %d is of kind %#x, not a branch or leaf", id, flags)
+	if flags := order.Uint16(p.buf[8:]); flags != flagLeaf && flags != flagBranch {
+		return fmt.Errorf("page %d is of kind %#x, not a branch or leaf", p.id, flags)
 	}
 	if p.count == 0 && (!root || !p.leaf) {
-		return p, fmt.Errorf("page %d is empty", id)
+		return fmt.Errorf("page %d is empty", p.id)
 	}
 	end := headerLen + elementLen*p.count
-	if end > len(buf) {
-		return p, fmt.Errorf("page %d: %d elements don't fit", id, p.count)
+	if end > len(p.buf) {
+		return fmt.Errorf("page %d: %d elements don't fit", p.id, p.count)
 	}
 	var last []byte
 	for i := range p.count {
 		key, next, ok := p.verifyElement(i, end)
 		if !ok {
-			return p, fmt.Errorf("page %d: element %d is not where it belongs", id, i)
+			return fmt.Errorf("page %d: element %d is not where it belongs", p.id, i)
 		}
 		if i > 0 && bytes.Compare(last, key) >= 0 {
-			return p, fmt.Errorf("page %d: key %d is not above the one before it", id, i)
+			return fmt.Errorf("page %d: key %d is not above the one before it", p.id, i)
 		}
 		last, end = key, next
 	}
-	if len(buf) != (end+pageSize-1)/pageSize*pageSize {
-		return p, fmt.Errorf("page %d takes %d bytes but claims %d", id, end, len(buf))
+	if len(p.buf) != (end+pageSize-1)/pageSize*pageSize {
+		return fmt.Errorf("page %d takes %d bytes but claims %d", p.id, end, len(p.buf))
 	}
-	return p, nil
+	return nil
 }
 
 // verifyElement reports whether element i is well-formed and its key begins at start, and returns the key and where its

@@ -22,8 +22,8 @@ type Tx struct {
 	slab   int    // size of the last slab
 	last   *group // the change to the group of the last row, whose key begins with lastKey
 	prefix []byte
-	writes int    // counts Put and Delete
-	err    error  // first damage; the transaction can't be committed
+	writes int   // counts Put and Delete
+	err    error // first damage; the transaction can't be committed
 }
 
 // run follows the keys that are written to one table. While they ascend, what the transaction found says which of them
@@ -58,6 +58,7 @@ func (t *Tree) Update(fn func(*Tx) error) error {
 	}()
 	err = faultless(t.path, &x.src, func() error {
 		x.src = sourceOf(t.path, tx)
+		x.src.writing = true
 		x.b = tx.Cursor().Bucket()
 		x.b.FillPercent = 1
 		if err := fn(x); err != nil {
@@ -257,7 +258,8 @@ func (x *Tx) touch(stored []byte) (*run, error) {
 }
 
 // place moves the run to a key.
-func (r *run) place(stored []byte) error {
+func (r *run) place(stored []byte) (err error) {
+	defer r.cur.s.rescue(&err, r.cur.s.enter())
 	if r.placed && bytes.Compare(stored, r.from) >= 0 && (r.to == nil || bytes.Compare(stored, r.to) < 0) {
 		l := r.cur.leaf()
 		if l.i > 0 && bytes.Compare(stored, l.page.key(l.i-1)) <= 0 {

@@ -16,7 +16,6 @@ type View struct {
 	src    source
 	cur    cursor // of Get and Count
 	key    []byte
-	err    error // damage that ended the transaction
 }
 
 // View runs fn on the state after the last Update and returns its error. Readers don't wait for the writer, but pages
@@ -71,6 +70,7 @@ func (v *View) getRaw(stored []byte) (value []byte, found bool, err error) {
 	if v.src.data == nil {
 		return nil, false, ErrClosed
 	}
+	defer v.src.rescue(&err, v.src.enter())
 	if err := v.cur.descend(stored); err != nil {
 		return nil, false, err
 	}
@@ -93,7 +93,7 @@ func (c *cursor) badSeal() error {
 // Scan calls fn for each row of the table from key from (nil: the first) to before key to (nil: the end), in the order of
 // keys. The slices are valid inside the transaction and must not be changed. It ends at fn's first error and returns it,
 // or nil if it is ErrStop, or a *CorruptError.
-func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error) error {
+func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error) (err error) {
 	first, end, err := scanRange(v.tables, table, from, to)
 	if err != nil {
 		return err
@@ -101,6 +101,7 @@ func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error
 	if v.src.data == nil {
 		return ErrClosed
 	}
+	defer v.src.rescue(&err, v.src.enter())
 	c := cursor{s: &v.src}
 	for err = c.seek(first); err == nil; err = c.next() {
 		key, sealedValue, ok := c.row()
@@ -111,7 +112,10 @@ func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error
 		if !ok {
 			return c.badSeal()
 		}
-		if err := fn(key[1:], value); err != nil {
+		v.src.outside = true
+		err := fn(key[1:], value)
+		v.src.outside = false
+		if err != nil {
 			return stopped(err)
 		}
 		if v.src.data == nil {
