@@ -22,6 +22,8 @@ import (
 	"qserver/storage"
 )
 
+var _ admin.Store = (*storage.Store)(nil)
+
 // fakeStore is a store of counters. Its funcs, where set, take the place of what it would do.
 type fakeStore struct {
 	mu       sync.Mutex // guards all below
