@@ -1,0 +1,332 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"time"
+
+	"qserver/storage/queue"
+	"qserver/storage/tree"
+	"qserver/storage/ulog"
+)
+
+// The checkpoint follows the log: it reads records behind the tree's position, some megabytes at a time, and writes
+// what they make of the tree in one transaction with the new position (I6). It needs no picture of the index and takes
+// the store's lock for moments only. It stays behind the log's end while there is memory, so that a message which is
+// acked soon never touches the tree, and catches up when the server is idle.
+
+const (
+	strideBytes    = 8 << 20  // of bodies in one transaction
+	recoveryStride = 32 << 20 // the same while nothing else needs the memory
+	strideOps      = 100_000
+	goneMax        = 128 << 10 // acks of messages in the tree that are remembered until it has them
+	settleBatch    = 512       // messages looked at under one lock
+	sweepRows      = 20_000    // purged rows deleted in one transaction
+	promotedMax    = 50_000    // rows moved in one transaction
+	idleAfter      = 2 * time.Second
+)
+
+func (s *Store) pokeCheckpoint() {
+	select {
+	case s.pokes.checkpoint <- struct{}{}:
+	default:
+	}
+}
+
+// pressureLocked keeps memory within its budget: bodies leave at half of it, the checkpoint runs from five eighths on.
+func (s *Store) pressureLocked() {
+	s.ix.DropBodies(s.opts.Memory / 2)
+	n := s.ix.Bytes()
+	s.memoryBytes.Store(n)
+	if n > s.opts.Memory/8*5 || s.behindLocked() > s.opts.SegmentBytes || s.ix.Gone() > goneMax {
+		s.pokeCheckpoint()
+	}
+}
+
+// behindLocked is how many bytes of the log, about, the tree does not have.
+func (s *Store) behindLocked() int64 {
+	end := s.ulog.End()
+	return int64(end.Segment-s.treePlace.Segment)*s.opts.SegmentBytes + end.Offset - s.treePlace.Offset
+}
+
+func (s *Store) checkpointLoop(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var lastLSN uint64
+	var lastChange time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-s.pokes.checkpoint:
+			s.relieve(ctx)
+			continue
+		case <-tick.C:
+		}
+		if lsn := s.applied.Load(); lsn != lastLSN {
+			lastLSN, lastChange = lsn, time.Now()
+		} else if time.Since(lastChange) > idleAfter {
+			s.rest(ctx)
+		}
+	}
+}
+
+// relieve runs the checkpoint until memory and log are well below the marks that started it.
+func (s *Store) relieve(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		enough := s.ix.Bytes() < s.opts.Memory/8*3 && s.behindLocked() < s.opts.SegmentBytes/2 && s.ix.Gone() < goneMax/4
+		s.mu.Unlock()
+		if enough {
+			return
+		}
+		more, err := s.checkpoint(ctx, s.applied.Load())
+		if err != nil {
+			s.checkpointFailed(ctx, err)
+			return
+		}
+		if !more {
+			s.lockIndex()
+			s.ix.EvictWarm(s.opts.Memory/8*3, s.limits())
+			s.memoryBytes.Store(s.ix.Bytes())
+			s.freedLocked()
+			s.unlockIndex()
+			return
+		}
+	}
+}
+
+// rest uses a quiet moment: the tree catches up, the log is sealed, a mostly empty file shrinks.
+func (s *Store) rest(ctx context.Context) {
+	if s.ulog.Written().LSN == s.cpLSN() && !s.sweeping() {
+		return
+	}
+	if err := s.checkpointAll(ctx); err != nil {
+		s.checkpointFailed(ctx, err)
+		return
+	}
+	s.strides.Lock()
+	defer s.strides.Unlock()
+	s.shrink()
+}
+
+func (s *Store) cpLSN() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.treeLSN
+}
+
+func (s *Store) sweeping() bool {
+	s.strides.Lock()
+	defer s.strides.Unlock()
+	return len(s.sweeps) > 0
+}
+
+// checkpointFailed rolls on: a failed checkpoint is not final. Want of space refuses enqueues until it is over.
+func (s *Store) checkpointFailed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		s.setFull(true, err)
+	} else {
+		s.log.Error("checkpoint failed; it is tried again", "err", err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.failed:
+	case <-time.After(time.Second):
+	}
+}
+
+// checkpointAll brings the tree up to what is applied now, and sweeps what is purged.
+func (s *Store) checkpointAll(ctx context.Context) error {
+	end := s.applied.Load()
+	for ctx.Err() == nil {
+		more, err := s.checkpoint(ctx, end)
+		if err != nil || !more && !s.sweeping() {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// checkpoint takes one stride towards end, the LSN of an applied record, and says whether more are needed.
+func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err error) {
+	s.strides.Lock()
+	defer s.strides.Unlock()
+	if s.cp.Position.LSN < end || len(s.sweeps) > 0 {
+		s.mu.Lock()
+		s.ix.BeginStride(1 << 63) // until it is known which ids it writes
+		s.mu.Unlock()
+		d, err := s.readStride(end, strideBytes)
+		if err != nil {
+			return false, s.damage(err)
+		}
+		if err := s.leaveOutDead(d); err != nil {
+			return false, err
+		}
+		if err := s.writeStride(d); err != nil {
+			return false, err
+		}
+		s.advanced(d)
+	}
+	return s.cp.Position.LSN < end, nil
+}
+
+// readStride reads records up to end, or until their bodies are maxBytes.
+func (s *Store) readStride(end uint64, maxBytes int64) (*stride, error) {
+	d := &stride{cp: s.cp}
+	var slab []byte
+	for d.cp.Position.LSN < end && d.bytes < maxBytes && len(d.ops) < strideOps {
+		rec, err := s.reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.cp.Position, d.cp.Place = rec.Position, rec.Next
+		d.gapped = d.gapped || rec.Gap > 0
+		var op queue.Op
+		if err := queue.DecodeHead(rec.Head, len(rec.Body), &op); err != nil {
+			return nil, &ulog.CorruptError{File: s.logPath(), Offset: rec.Place.Offset, LSN: rec.LSN, Err: err}
+		}
+		op.LSN = rec.LSN
+		if len(rec.Body)+len(rec.Head) > cap(slab)-len(slab) {
+			slab = make([]byte, 0, max(1<<20, len(rec.Body)+len(rec.Head)))
+		}
+		op.Name, slab = keep(slab, op.Name)
+		op.Dedup, slab = keep(slab, op.Dedup)
+		op.Body, slab = keep(slab, rec.Body)
+		d.bytes += int64(len(rec.Body))
+		d.ops = append(d.ops, op)
+	}
+	return d, nil
+}
+
+// keep copies b to the end of slab, which has room for it.
+func keep(slab, b []byte) (kept, rest []byte) {
+	n := len(slab)
+	slab = append(slab, b...)
+	return slab[n:len(slab):len(slab)], slab
+}
+
+// leaveOutDead learns which messages of the stride are removed already: they never touch the tree. What it knows must
+// be on the disk first, or a power cut could leave a count without its message.
+func (s *Store) leaveOutDead(d *stride) error {
+	first, last := d.cp.NextID, d.cp.NextID
+	for i := range d.ops {
+		if d.ops[i].Kind == queue.KindEnqueue {
+			last = max(last, d.ops[i].ID+1)
+		}
+	}
+	s.mu.Lock()
+	s.ix.EndStride(last)
+	var known uint64
+	d.dead, known = s.ix.DeadIDs(first, last)
+	d.moved = s.ix.TakePromoted(promotedMax)
+	s.mu.Unlock()
+	if s.ulog.Synced() < known {
+		return s.Sync()
+	}
+	return nil
+}
+
+// writeStride writes d, and a part of what is to be swept, into the tree.
+func (s *Store) writeStride(d *stride) error {
+	before := d.cp
+	swept := make(map[uint32][]byte)
+	err := s.tree.Update(func(tx *tree.Tx) error {
+		d.cp = before
+		d.cp.Base = s.cp.Base
+		if err := d.apply(tx); err != nil {
+			return err
+		}
+		for num, q := range d.queues {
+			if q.sweep {
+				s.sweeps[num] = s.sweeps[num]
+			}
+		}
+		clear(swept)
+		return s.sweep(tx, swept)
+	})
+	if err != nil {
+		return err
+	}
+	for num, from := range swept {
+		if from == nil {
+			delete(s.sweeps, num)
+		} else {
+			s.sweeps[num] = from
+		}
+	}
+	s.cp = d.cp
+	s.cp.LSN = s.cp.Position.LSN
+	return nil
+}
+
+// advanced tells the index that the tree has the stride, lets go of what it need not keep in memory, and of the log.
+func (s *Store) advanced(d *stride) {
+	s.checkpoints.Add(1)
+	s.lockIndex()
+	s.epoch++
+	s.treeLSN, s.treePlace = s.cp.Position.LSN, s.cp.Place
+	s.ix.TreeAdvanced(s.treeLSN, s.cp.NextID)
+	s.ix.Moved(d.moved)
+	s.unlockIndex()
+	for done := false; !done; {
+		s.lockIndex()
+		done = s.ix.Settle(settleBatch, s.limits())
+		s.memoryBytes.Store(s.ix.Bytes())
+		s.unlockIndex()
+	}
+	s.mu.Lock()
+	s.freedLocked()
+	s.mu.Unlock()
+	if err := s.ulog.Release(s.cp.Place); err != nil {
+		s.log.Warn("segment of the update log not released", "err", err)
+	}
+	s.prepare()
+	s.tree.DropPages()
+}
+
+func (s *Store) limits() queue.Limits {
+	return queue.Limits{Window: windowRows, Bytes: s.opts.Memory / 4, Timed: 2 * timesRows}
+}
+
+// shrink rewrites the tree when it is mostly empty.
+func (s *Store) shrink() {
+	file, used := s.tree.Size()
+	if file < shrinkFrom || used > file/4 {
+		return
+	}
+	if err := s.tree.Shrink(); err != nil {
+		s.log.Warn("tree not shrunk; it is tried again", "err", err)
+		return
+	}
+	after, _ := s.tree.Size()
+	s.log.Info("tree shrunk", "before", file, "after", after)
+}
+
+const shrinkFrom = 32 << 20 // bytes; a smaller file is left as it is
+
+// Checkpoint brings the tree up to the log's end as of now.
+func (s *Store) Checkpoint(ctx context.Context) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.checkpointAll(ctx)
+}
+
+// CopyTo checkpoints and writes a consistent copy of the tree to path.
+func (s *Store) CopyTo(ctx context.Context, path string) error {
+	if err := s.Checkpoint(ctx); err != nil {
+		return err
+	}
+	return s.tree.CopyFile(path)
+}

@@ -1,0 +1,363 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"qserver/storage/queue"
+	"qserver/storage/tree"
+	"qserver/storage/ulog"
+)
+
+// Reserve takes the first ready message. ok is false when there is none, or when the session holds its limit. Errors:
+// a tree or log that can't be read (ErrDamaged), a failed log, ErrClosed. A session sees its own earlier commands.
+func (c *Session) Reserve(name []byte, o ReserveOptions) (d Delivery, ok bool, err error) {
+	if err := c.sync(); err != nil {
+		return d, false, err
+	}
+	s := c.s
+	for {
+		s.lockIndex()
+		q, err := c.mayReserveLocked(name)
+		if q == nil {
+			s.unlockIndex()
+			return d, false, err
+		}
+		r, refill := s.ix.Reserve(q, &c.held, queue.ReserveOpts{Lease: o.Lease, Tag: string(o.Tag)})
+		if r != nil {
+			s.leasedLocked(o.Lease)
+			s.receiptsLocked()
+			return c.deliverLocked(r, o)
+		}
+		if !refill {
+			s.ix.Miss(q)
+		}
+		s.unlockIndex()
+		if !refill {
+			return d, false, nil
+		}
+		if err := s.refill(q); err != nil {
+			return d, false, err
+		}
+	}
+}
+
+// mayReserveLocked returns the queue to reserve from; nil if there is none or the session may not.
+func (c *Session) mayReserveLocked(name []byte) (*queue.Queue, error) {
+	s := c.s
+	if s.err != nil || s.closed {
+		return nil, s.writableLocked()
+	}
+	q := s.ix.Lookup(name)
+	if q == nil {
+		s.ix.Miss(nil)
+		return nil, nil
+	}
+	if c.held.Held() >= s.opts.MaxHeld {
+		s.heldLimit++
+		return nil, nil
+	}
+	return q, nil
+}
+
+// receiptsLocked reserves the next block of receipts in time.
+func (s *Store) receiptsLocked() {
+	if op, due := s.ix.DoorReceipts(); due {
+		s.actor.stage(&op, nil)
+		s.pokeTime()
+	}
+}
+
+// deliverLocked makes r, which was just reserved, a Delivery and gives up the lock.
+func (c *Session) deliverLocked(r *queue.Reservation, o ReserveOptions) (Delivery, bool, error) {
+	s, m := c.s, r.Msg
+	d := s.deliveryLocked(m)
+	d.Receipt = r.Receipt
+	if at := r.Deadline(); at != 0 {
+		d.Lease = at - time.Since(s.start)
+	}
+	src := s.sourceLocked(m)
+	if o.Remove {
+		op := s.ix.DoorAck(r)
+		c.stage(&op, nil)
+	} else {
+		s.ix.DropBody(m)
+	}
+	s.unlockIndex()
+	err := s.load(&d, m, src)
+	return d, err == nil, err
+}
+
+func (s *Store) deliveryLocked(m *queue.Message) Delivery {
+	now := time.Now().UnixMilli()
+	return Delivery{ID: m.ID, Flags: m.Flags, Body: m.Body, Deliveries: m.Deliveries,
+		Age: time.Duration(max(0, now-m.Enqueued)) * time.Millisecond}
+}
+
+// source says where a message's body lies.
+type source struct {
+	size   int
+	sum    uint32
+	inTree bool
+	place  ulog.Place
+	keys   [][]byte
+}
+
+func (s *Store) sourceLocked(m *queue.Message) (src source) {
+	if m.Body != nil {
+		return source{}
+	}
+	src = source{size: int(m.Size), sum: m.BodySum, inTree: s.ix.InTree(m)}
+	if src.inTree {
+		src.keys = messageKeys(m.Queue().Num, m.Pri, m.Due, m.ID)
+	} else {
+		src.place = ulog.Place{Segment: uint64(m.Segment), Offset: int64(m.Offset)}
+	}
+	return src
+}
+
+// load reads d's body where memory has it not. The tree may advance meanwhile: then its place is asked for anew.
+func (s *Store) load(d *Delivery, m *queue.Message, src source) error {
+	for tries := 0; d.Body == nil; tries++ {
+		body, err := s.read(src)
+		if err == nil {
+			d.Body = body
+			return nil
+		}
+		if tries == 8 {
+			return s.damage(fmt.Errorf("body of message %d: %w", m.ID, err))
+		}
+		s.mu.Lock()
+		d.Body, src = m.Body, s.sourceLocked(m)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+var errNoRow = errors.New("no row in the tree")
+
+func (s *Store) read(src source) (body []byte, err error) {
+	if !src.inTree {
+		body = make([]byte, src.size)
+		if err := s.ulog.ReadBody(src.place, body); err != nil {
+			return nil, err
+		}
+		if crc32.Checksum(body, castagnoli) != src.sum {
+			return nil, errors.New("checksum of the body in the update log does not hold")
+		}
+		return body, nil
+	}
+	err = s.tree.View(func(v *tree.View) error {
+		for _, key := range src.keys {
+			value, found, err := v.Get(tableMessages, key)
+			if err != nil {
+				return err
+			}
+			if found {
+				row, err := decodeMessageRow(key, value)
+				body = append([]byte{}, row.Body...)
+				return err
+			}
+		}
+		return errNoRow
+	})
+	return body, err
+}
+
+// damage notes and returns what could not be read.
+func (s *Store) damage(err error) error {
+	err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	s.mu.Lock()
+	first := s.damaged == nil
+	if first {
+		s.damaged = err
+	}
+	s.mu.Unlock()
+	if first {
+		s.log.Error("stored data does not hold: stop the server and run qserver check", "err", err)
+	}
+	return err
+}
+
+// Peek returns the first ready message and takes nothing.
+func (c *Session) Peek(name []byte) (d Delivery, ok bool, err error) {
+	if err := c.sync(); err != nil {
+		return d, false, err
+	}
+	s := c.s
+	for {
+		s.lockIndex()
+		if s.err != nil || s.closed {
+			err := s.writableLocked()
+			s.unlockIndex()
+			return d, false, err
+		}
+		q := s.ix.Lookup(name)
+		if q == nil {
+			s.unlockIndex()
+			return d, false, nil
+		}
+		m, refill := s.ix.Head(q)
+		if m == nil && !refill {
+			s.unlockIndex()
+			return d, false, nil
+		}
+		if refill {
+			s.unlockIndex()
+			if err := s.refill(q); err != nil {
+				return d, false, err
+			}
+			continue
+		}
+		d, src := s.deliveryLocked(m), s.sourceLocked(m)
+		s.unlockIndex()
+		if d.Body == nil {
+			if d.Body, err = s.read(src); err != nil {
+				if s.stillThere(m) {
+					return d, false, s.damage(err)
+				}
+				continue // taken and acked in the meantime
+			}
+		}
+		return d, true, nil
+	}
+}
+
+func (s *Store) stillThere(m *queue.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return m.Live() && m.State() == queue.Ready
+}
+
+// refill reads the next messages of q from the tree into its window.
+func (s *Store) refill(q *queue.Queue) error {
+	s.refills.Lock()
+	defer s.refills.Unlock()
+	for {
+		s.lockIndex()
+		if _, need := s.ix.Head(q); !need {
+			s.unlockIndex()
+			return nil
+		}
+		pri, id := q.ColdFrom()
+		epoch, rowsMax, bytesMax := s.epoch, windowRows, int64(windowBytes)
+		if s.ix.Bytes() > s.opts.Memory/2 {
+			rowsMax, bytesMax = windowRows/16, windowBytes/16
+		}
+		s.unlockIndex()
+		rows, complete, err := s.readWindow(q.Num, pri, id, rowsMax, bytesMax)
+		if err != nil {
+			return s.damage(err)
+		}
+		s.lockIndex()
+		if s.epoch != epoch {
+			s.unlockIndex()
+			continue
+		}
+		s.ix.FillWindow(q, rows, complete)
+		missing := q.ColdReady()
+		s.pressureLocked()
+		s.unlockIndex()
+		if complete && missing > 0 {
+			return s.damage(fmt.Errorf("queue %q: %d messages are counted and not in the tree", q.Name, missing))
+		}
+	}
+}
+
+// The window that a refill reads at most.
+const (
+	windowRows  = 1024
+	windowBytes = 1 << 20
+)
+
+// readWindow reads rows of a ready lane from (pri, id) on; complete says that the lane ended.
+func (s *Store) readWindow(q, pri uint32, id uint64, rowsMax int, bytesMax int64) (rows []queue.Row, complete bool, err error) {
+	rows, complete = make([]queue.Row, 0, rowsMax), true
+	err = s.tree.View(func(v *tree.View) error {
+		from, to := messageKey(q, queue.LaneReady, uint64(pri), id), laneGroup(q, queue.LaneReady+1)
+		return v.Scan(tableMessages, from, to, func(key, value []byte) error {
+			if len(rows) == rowsMax || bytesMax <= 0 {
+				complete = false
+				return tree.ErrStop
+			}
+			row, err := decodeMessageRow(key, value)
+			if err != nil {
+				return &tree.CorruptError{File: s.treePath(), Offset: -1, What: "message row", Err: err}
+			}
+			bytesMax -= int64(len(row.Body))
+			row.Body = append(make([]byte, 0, len(row.Body)), row.Body...)
+			rows = append(rows, row)
+			return nil
+		})
+	})
+	return rows, complete, err
+}
+
+// Waiter is one waiting get.
+type Waiter struct {
+	c    *Session
+	w    queue.Waiter
+	opts []ReserveOptions
+}
+
+// Wait joins the waiters of all these queues, in order of arrival, after Reserve found them empty. When a message arrives it
+// is reserved for this session and wake is called, once, from another goroutine and under no lock (it may be called before
+// Wait returns). options are as for Reserve. The same name twice counts once.
+func (c *Session) Wait(queues [][]byte, options []ReserveOptions, wake func()) *Waiter {
+	s := c.s
+	w := &Waiter{c: c, opts: options}
+	w.w.Holder, w.w.Wake = &c.held, wake
+	s.lockIndex()
+	opts := make([]queue.ReserveOpts, len(options))
+	qs := make([]*queue.Queue, len(queues))
+	for i, name := range queues {
+		qs[i] = s.ix.LookupOrWait(name)
+		opts[i] = queue.ReserveOpts{Lease: options[i].Lease, Tag: string(options[i].Tag)}
+	}
+	c.waiter = &w.w
+	if s.closed || s.err != nil {
+		s.ix.EndWaits()
+	}
+	s.ix.Wait(&w.w, qs, opts)
+	var cold []*queue.Queue
+	for _, q := range qs {
+		if _, refill := s.ix.Head(q); refill {
+			cold = append(cold, q)
+		}
+	}
+	s.unlockIndex()
+	for _, q := range cold {
+		_ = s.refill(q) // damage is noted; the wait then ends by its time
+	}
+	return w
+}
+
+// Done says whether Take has a result: a delivery, or the end of waiting by EndWaits, Close or a failure.
+func (w *Waiter) Done() bool {
+	w.c.s.mu.Lock()
+	defer w.c.s.mu.Unlock()
+	return w.w.Done()
+}
+
+// Take ends the wait. ok is false when no message came; else i is the index of its queue. After it, the caller may Reserve
+// from the other queues. Call it exactly once. (After a client hung up: Session.Close instead; it returns the message
+// uncounted.)
+func (w *Waiter) Take() (i int, d Delivery, ok bool, err error) {
+	c := w.c
+	s := c.s
+	s.lockIndex()
+	s.ix.Cancel(&w.w)
+	c.waiter = nil
+	r, i := w.w.Result()
+	if r == nil || !r.Msg.Live() || r.Msg.State() != queue.Reserved {
+		err := s.err
+		s.unlockIndex()
+		return i, d, false, err
+	}
+	s.leasedLocked(w.opts[i].Lease)
+	s.receiptsLocked()
+	d, ok, err = c.deliverLocked(r, w.opts[i])
+	return i, d, ok, err
+}

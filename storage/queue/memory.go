@@ -1,0 +1,144 @@
+package queue
+
+// memory knows which messages the tree does not have yet, which rows of the tree are out of date, and what all that
+// costs.
+//
+// The tree stands at treeLSN. A row may exist for every id below treeIDs; a removal of such a message is remembered in
+// gone until the tree has it, so that a refill of a window does not bring the message back. A message that was
+// removed before the tree ever saw it has its bit in dead: the checkpoint leaves it out.
+type memory struct {
+	fresh     fifo[freshItem]   // in the order of the LSNs
+	dropped   int               // items of fresh, from its front, whose bodies were dropped
+	gone      map[uint64]uint64 // id -> LSN from which on the tree is right about it
+	goneOrder fifo[goneItem]
+	dead      []uint64 // bit i: id deadBase+i is removed
+	deadBase  uint64   // a multiple of 64
+	treeLSN   uint64
+	treeIDs   uint64
+
+	messages  int64 // in memory
+	bodyBytes int64
+}
+
+type freshItem struct {
+	m   *Message
+	lsn uint64 // m.LSN when it was queued; another one now: the item is out of date
+}
+
+type goneItem struct{ id, lsn uint64 }
+
+func (y *memory) add(m *Message) {
+	y.count(m)
+	y.fresh.push(freshItem{m, m.LSN})
+}
+
+// count adds m, which is in memory from now on.
+func (y *memory) count(m *Message) {
+	y.messages++
+	y.bodyBytes += int64(len(m.Body))
+}
+
+// requeue queues m again as newer than the tree's row.
+func (y *memory) requeue(m *Message) { y.fresh.push(freshItem{m, m.LSN}) }
+
+// drop forgets m, which no structure of the index holds any more.
+func (y *memory) drop(m *Message) {
+	m.state = Gone
+	y.messages--
+	y.setBody(m, nil)
+}
+
+func (y *memory) setBody(m *Message, body []byte) {
+	y.bodyBytes += int64(len(body)) - int64(len(m.Body))
+	m.Body = body
+}
+
+// removed notes that message id was removed by record lsn.
+func (y *memory) removed(id, lsn uint64) {
+	y.outdated(id, lsn)
+	if id < y.deadBase {
+		return
+	}
+	i := id - y.deadBase
+	for uint64(len(y.dead)) <= i/64 {
+		y.dead = append(y.dead, 0)
+	}
+	y.dead[i/64] |= 1 << (i % 64)
+}
+
+// outdated notes that what the tree has of message id is not so since record lsn.
+func (y *memory) outdated(id, lsn uint64) {
+	if id < y.treeIDs {
+		y.gone[id] = lsn
+		y.goneOrder.push(goneItem{id, lsn})
+	}
+}
+
+func (y *memory) isGone(id uint64) bool {
+	_, gone := y.gone[id]
+	return gone
+}
+
+// dropBodies lets bodies of fresh messages leave memory, oldest first, until at most limit bytes are left.
+func (y *memory) dropBodies(limit int64) {
+	for y.bodyBytes > limit && y.dropped < y.fresh.len() {
+		it := y.fresh.at(y.dropped)
+		y.dropped++
+		if it.m.LSN == it.lsn && it.m.state != Gone {
+			y.setBody(it.m, nil)
+		}
+	}
+}
+
+// advance notes that the tree stands at lsn.
+func (y *memory) advance(lsn, ids uint64) {
+	y.treeLSN, y.treeIDs = lsn, ids
+	for y.goneOrder.len() > 0 && y.goneOrder.at(0).lsn <= lsn {
+		if it := y.goneOrder.pop(); y.gone[it.id] <= lsn {
+			delete(y.gone, it.id)
+		}
+	}
+	if len(y.gone) == 0 && cap(y.goneOrder.items) > 4096 {
+		y.gone, y.goneOrder = make(map[uint64]uint64), fifo[goneItem]{} // maps don't shrink
+	}
+	if base := ids &^ 63; base > y.deadBase {
+		n := min((base-y.deadBase)/64, uint64(len(y.dead)))
+		y.dead = y.dead[:copy(y.dead, y.dead[n:])]
+		y.deadBase = base
+	}
+}
+
+// bytes is what all this costs, about.
+func (y *memory) bytes() int64 {
+	return y.messages*messageCost + y.bodyBytes + int64(len(y.gone))*64 + int64(len(y.dead))*8 + int64(y.fresh.len())*16
+}
+
+// fifo is a first-in first-out list in one slice.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (f *fifo[T]) len() int   { return len(f.items) - f.head }
+func (f *fifo[T]) at(i int) T { return f.items[f.head+i] }
+
+func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
+
+func (f *fifo[T]) pop() T {
+	var zero T
+	v := f.items[f.head]
+	f.items[f.head] = zero
+	f.head++
+	switch {
+	case f.head == len(f.items):
+		f.items, f.head = f.items[:0], 0
+		if cap(f.items) > 1<<16 {
+			f.items = nil
+		}
+	case f.head > 1024 && f.head*2 > len(f.items):
+		n := copy(f.items, f.items[f.head:])
+		clear(f.items[n:])
+		f.items, f.head = f.items[:n], 0
+	}
+	return v
+}

@@ -1,0 +1,214 @@
+package queue
+
+// Row is a message as the tree has it.
+type Row struct {
+	ID, Queue        uint64
+	Pri, Flags, Size uint32
+	Deliveries       uint32
+	BodySum          uint32
+	Enqueued         int64
+	Due, Expire      int64
+	Body             []byte // nil: not read
+}
+
+func (q *Queue) message(row *Row, lane TreeLane) *Message {
+	return &Message{ID: row.ID, Pri: row.Pri, Flags: row.Flags, Size: row.Size, Deliveries: row.Deliveries,
+		BodySum: row.BodySum, Enqueued: row.Enqueued, Due: row.Due, Expire: row.Expire, Body: row.Body,
+		queue: q, lane: lane}
+}
+
+// FillWindow takes rows that were read from the tree's ready lane of q, in order, from ColdFrom on. complete means that
+// they reach the end of the lane. The tree must stand where it stood when the rows were read.
+func (ix *Index) FillWindow(q *Queue, rows []Row, complete bool) {
+	for i := range rows {
+		row := &rows[i]
+		if row.ID <= q.purgedID || ix.memory.isGone(row.ID) || ix.held[row.ID] != nil || q.find(row.Pri, row.ID) != nil {
+			continue
+		}
+		m := q.message(row, LaneReady)
+		ix.memory.count(m)
+		q.put(m)
+	}
+	if n := len(rows); n > 0 && !complete {
+		q.coldFrom = laneKey{rows[n-1].Pri, rows[n-1].ID + 1}
+	}
+	if complete {
+		q.coldFrom = laneKey{1<<32 - 1, 1<<64 - 1}
+	}
+	ix.serve(q)
+}
+
+// Limits says how much may stay in memory after a checkpoint.
+type Limits struct {
+	Window int   // warm messages at the head of one queue
+	Bytes  int64 // of bodies in all, above which warm messages are evicted
+	Timed  int   // delayed messages, and timers
+}
+
+// BeginStride tells the index that a checkpoint writes rows for ids below ids: acks of such messages must be
+// remembered until the tree has them too.
+func (ix *Index) BeginStride(ids uint64) { ix.memory.treeIDs = max(ix.memory.treeIDs, ids) }
+
+// EndStride tells it which they are: ids below ids, and those of earlier strides.
+func (ix *Index) EndStride(ids uint64) { ix.memory.treeIDs = ids }
+
+// Gone is how many rows of the tree are out of date.
+func (ix *Index) Gone() int { return len(ix.memory.gone) }
+
+// DeadIDs returns which of the ids [from, to) were removed, one bit each, and the LSN up to which that is so: the log
+// must be on the disk up to there before a checkpoint leaves them out.
+func (ix *Index) DeadIDs(from, to uint64) (Bits, uint64) {
+	b := Bits{base: ix.memory.deadBase}
+	if to > from && from >= b.base {
+		lo := min((from-b.base)/64, uint64(len(ix.memory.dead)))
+		hi := min((to-1-b.base)/64+1, uint64(len(ix.memory.dead)))
+		b.words = append(b.words, ix.memory.dead[lo:hi]...)
+		b.base += lo * 64
+	}
+	return b, ix.lsn
+}
+
+// Bits is a set of ids.
+type Bits struct {
+	words []uint64
+	base  uint64
+}
+
+// Has says whether id is in the set.
+func (b Bits) Has(id uint64) bool {
+	i := id - b.base
+	return id >= b.base && i/64 < uint64(len(b.words)) && b.words[i/64]&(1<<(i%64)) != 0
+}
+
+// TreeAdvanced tells the index that the tree stands at lsn, with rows for ids below ids. Call Settle until it is done.
+func (ix *Index) TreeAdvanced(lsn, ids uint64) { ix.memory.advance(lsn, ids) }
+
+// Settle makes messages that the tree has got warm, or evicts them; it looks at no more than n and says whether it is done.
+func (ix *Index) Settle(n int, lim Limits) (done bool) {
+	y := &ix.memory
+	for ; n > 0; n-- {
+		if y.fresh.len() == 0 || y.fresh.at(0).lsn > y.treeLSN {
+			return true
+		}
+		it := y.fresh.pop()
+		y.dropped = max(0, y.dropped-1)
+		if it.m.LSN == it.lsn && it.m.state != Gone {
+			ix.settle(it.m, lim)
+		}
+	}
+	return false
+}
+
+// settle places m, whose row the tree now has as it is.
+func (ix *Index) settle(m *Message, lim Limits) {
+	q := m.queue
+	switch m.state {
+	case Ready:
+		q.take(m)
+		m.LSN = 0
+		q.put(m)
+		if m.lane == LaneReady && (q.warm > lim.Window || ix.memory.bodyBytes > lim.Bytes) {
+			ix.evict(m, lim)
+		}
+	case Delayed:
+		m.LSN = 0
+		ix.memory.setBody(m, nil)
+		if ix.delayed.Len() > lim.Timed {
+			ix.evictDelayed(m, lim)
+		}
+	default:
+		m.LSN = 0
+		if m.state == Reserved {
+			ix.memory.setBody(m, nil)
+		}
+	}
+}
+
+// evict drops a warm ready message from memory. Its count of deliveries stays in memory with it: such a message is kept.
+func (ix *Index) evict(m *Message, lim Limits) {
+	if m.counted {
+		return
+	}
+	m.queue.evict(m)
+	ix.evicted(m, lim)
+}
+
+func (ix *Index) evictDelayed(m *Message, lim Limits) {
+	if m.counted {
+		return
+	}
+	ix.delayed.Delete(m)
+	m.queue.memDelayed--
+	ix.addCold(m.queue, 1)
+	m.state = Gone
+	ix.cutTimes(TimeKey{m.Due, m.ID, TimeDue})
+	ix.evicted(m, lim)
+}
+
+func (ix *Index) evicted(m *Message, lim Limits) {
+	ix.memory.drop(m)
+	if m.Expire != 0 && ix.timers.Len() > lim.Timed {
+		ix.timers.Delete(timer{at: m.Expire, id: m.ID})
+		ix.cutTimes(TimeKey{m.Expire, m.ID, TimeExpire})
+	}
+}
+
+// EvictWarm evicts warm messages, last first in each queue, until at most target bytes are counted or none is left.
+func (ix *Index) EvictWarm(target int64, lim Limits) {
+	for _, q := range ix.nums {
+		if ix.memory.bytes() <= target {
+			return
+		}
+		for q.warm > 0 && q.readyLen() > 0 {
+			m, _ := q.ready.Max()
+			if m.LSN != 0 || m.lane != LaneReady || m.counted {
+				break
+			}
+			ix.evict(m, lim)
+		}
+	}
+}
+
+// DropBodies lets the bodies of fresh messages leave memory, oldest first, until at most limit bytes are left: they
+// are in the log.
+func (ix *Index) DropBodies(limit int64) { ix.memory.dropBodies(limit) }
+
+// Bytes is what messages, bodies and tables cost in memory, about.
+func (ix *Index) Bytes() int64 {
+	return ix.memory.bytes() + int64(len(ix.receipts))*160 + int64(ix.timers.Len())*64 + ix.dedup.bytes
+}
+
+// InTree says whether m's row in the tree is as m is: its body can be read there.
+func (ix *Index) InTree(m *Message) bool { return m.LSN <= ix.memory.treeLSN }
+
+// DropBody lets the body of a held message leave memory if the tree has it.
+func (ix *Index) DropBody(m *Message) {
+	if m.LSN == 0 && m.state == Reserved {
+		ix.memory.setBody(m, nil)
+	}
+}
+
+// TakePromoted returns up to n ready messages that the tree still has in its delayed lane: the checkpoint moves their rows.
+func (ix *Index) TakePromoted(n int) []*Message {
+	var out, rest []*Message
+	for _, m := range ix.promoted {
+		switch {
+		case m.state != Ready || m.lane != LaneDelayed:
+		case m.LSN == 0 && len(out) < n:
+			out = append(out, m)
+		default:
+			rest = append(rest, m)
+		}
+	}
+	ix.promoted = rest
+	return out
+}
+
+// Moved tells the index that the tree has the rows of these messages in its ready lane now.
+func (ix *Index) Moved(ms []*Message) {
+	for _, m := range ms {
+		if m.state != Gone {
+			m.lane = LaneReady
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"qserver/storage/queue"
+	"qserver/storage/tree"
+	"qserver/storage/ulog"
+)
+
+// Store is an open data folder. Its methods are safe for concurrent use.
+type Store struct {
+	dir   string
+	opts  Options
+	log   *slog.Logger
+	lock  *folderLock
+	tree  *tree.Tree
+	ulog  *ulog.Log
+	start time.Time
+
+	mu        sync.Mutex // guards everything down to the blank line; memory work only
+	ix        *queue.Index
+	open      *batch      // what was staged and is not being written
+	spare     *batch      // to be the next open
+	writing   bool        // a leader writes
+	followers []*follower // who wait for a leader, in order
+	head      []byte      // scratch for a record's head
+	err       error       // the log's failure: final
+	closed    bool
+	staged    uint64 // LSN of the last staged record
+	epoch     uint64 // counts the tree's advances
+	treeLSN   uint64 // where the tree stands
+	treePlace ulog.Place
+	room      chan struct{} // closed when memory was freed
+	wakes     []*queue.Waiter
+	sessions  int64
+	heldLimit int64
+	nextWake  int64 // Unix ms when the timekeeper runs again
+	damaged   error // what could not be read, until a restart
+
+	applied     atomic.Uint64
+	memoryBytes atomic.Int64
+	full        atomic.Bool // no room on the disk: enqueues are refused
+	syncs       atomic.Int64
+	checkpoints atomic.Int64
+
+	failed  chan struct{}
+	pokes   struct{ time, checkpoint chan struct{} }
+	refills sync.Mutex // one refill at a time: windows are filled by whoever needs them
+	strides sync.Mutex // guards the tree's writing side: one stride at a time
+	reader  *ulog.Reader
+	sweeps  map[uint32][]byte // queues with purged rows in the tree: where to go on; guarded by strides
+	cp      checkpoint        // where the tree stands; guarded by strides
+
+	actor  *Session // the store's own records: expiry, receipts, purges
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// Open recovers the store in dir, creating it if need be. Errors wrap ErrInUse, ErrDamaged or ErrNewerFormat.
+func Open(dir string, o Options) (*Store, error) {
+	o.setDefaults()
+	s := &Store{dir: dir, opts: o, log: o.Log, start: time.Now(), failed: make(chan struct{}), room: make(chan struct{}),
+		open: new(batch), spare: new(batch), ix: queue.NewIndex(),
+		sweeps: make(map[uint32][]byte)}
+	s.pokes.time, s.pokes.checkpoint = make(chan struct{}, 1), make(chan struct{}, 1)
+	if err := s.recover(); err != nil {
+		s.closeFiles()
+		return nil, classify(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.wg.Go(func() { s.timeLoop(ctx) })
+	s.wg.Go(func() { s.checkpointLoop(ctx) })
+	if o.Sync == SyncInterval {
+		s.wg.Go(func() { s.syncLoop(ctx) })
+	}
+	return s, nil
+}
+
+func (o *Options) setDefaults() {
+	def := func(p *int64, v int64) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	def(&o.SegmentBytes, ulog.DefaultSegmentBytes)
+	def(&o.Memory, 256<<20)
+	def(&o.MinFreeDisk, 64<<20)
+	def((*int64)(&o.SyncInterval), int64(time.Second))
+	def((*int64)(&o.DedupWindow), int64(2*time.Minute))
+	def((*int64)(&o.ForgetAfter), int64(10*time.Minute))
+	if o.MaxHeld == 0 {
+		o.MaxHeld = 10000
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	if o.FS == nil {
+		o.FS = ulog.OS{}
+	}
+}
+
+// recover brings the store up: tree, then log, then the log's tail into the tree, then the counters (I1).
+func (s *Store) recover() (err error) {
+	if err = os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	if s.lock, err = lockFolder(s.dir); err != nil {
+		return err
+	}
+	if s.tree, err = tree.Open(s.treePath(), tree.Options{Tables: treeTables(), Log: s.log}); err != nil {
+		return fmt.Errorf("open tree: %w", err)
+	}
+	if err = s.readCheckpoint(); err != nil {
+		return err
+	}
+	var rec ulog.Recovery
+	s.ulog, rec, err = ulog.Open(s.logPath(), s.cp.Position, s.cp.Place, ulog.Options{FS: s.opts.FS,
+		SegmentBytes: s.opts.SegmentBytes, Log: s.log,
+		Progress: func(done, total int64) { s.opts.Progress("reading the update log", done, total) }}, nil)
+	if err != nil {
+		return fmt.Errorf("open update log: %w", err)
+	}
+	if rec.CutFrames > 0 {
+		s.log.Warn("torn tail of the update log cut: it was written and never synced", "file", rec.CutFile,
+			"offset", rec.CutOffset, "frames", rec.CutFrames, "bytes", rec.CutBytes)
+	}
+	if err = s.catchUp(); err != nil {
+		return err
+	}
+	if err = s.restore(); err != nil {
+		return err
+	}
+	s.actor = s.NewSession("")
+	s.lockIndex()
+	if op, due := s.ix.DoorReceipts(); due {
+		s.actor.stage(&op, nil)
+	}
+	s.unlockIndex()
+	if err = s.actor.Commit(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// readCheckpoint reads where the tree stands.
+func (s *Store) readCheckpoint() error {
+	s.cp.NextID, s.cp.NextQueue = 1, 1
+	return s.tree.View(func(v *tree.View) error {
+		value, found, err := v.Get(tableMeta, baseKey)
+		if err != nil || !found {
+			return err
+		}
+		s.cp, err = decodeCheckpoint(value)
+		if err != nil {
+			return &tree.CorruptError{File: s.treePath(), Offset: -1, What: "meta row", Err: err}
+		}
+		return nil
+	})
+}
+
+// catchUp writes the log's tail into the tree: what is served afterwards is what the tree has, and memory holds
+// nothing of it.
+func (s *Store) catchUp() error {
+	var err error
+	if s.reader, err = s.ulog.NewReader(s.cp.Position, s.cp.Place); err != nil {
+		return fmt.Errorf("read update log: %w", err)
+	}
+	first, end := s.cp.Position.LSN, s.ulog.Written().LSN
+	var gapped bool
+	for last := time.Now(); s.cp.Position.LSN < end; {
+		d, err := s.readStride(end, recoveryStride)
+		if err != nil {
+			return fmt.Errorf("read update log: %w", err)
+		}
+		gapped = gapped || d.gapped
+		if err := s.writeStride(d); err != nil {
+			return fmt.Errorf("write tree: %w", err)
+		}
+		if time.Since(last) > time.Second {
+			last = time.Now()
+			s.opts.Progress("replaying the update log", int64(s.cp.Position.LSN-first), int64(end-first))
+		}
+	}
+	if gapped {
+		return s.recount()
+	}
+	return nil
+}
+
+// restore makes the index stand where the tree stands.
+func (s *Store) restore() error {
+	now := time.Now().UnixMilli()
+	s.ix.Restore(s.cp.Base, now)
+	s.staged = s.cp.Position.LSN
+	s.applied.Store(s.staged)
+	s.treeLSN, s.treePlace = s.staged, s.cp.Place
+	return s.tree.View(func(v *tree.View) error {
+		err := v.Scan(tableQueues, nil, nil, func(key, value []byte) error {
+			r, err := decodeQueueRow(key, value)
+			if err != nil {
+				return &tree.CorruptError{File: s.treePath(), Offset: -1, What: "queue row", Err: err}
+			}
+			if r.sweep {
+				s.sweeps[r.Num] = nil
+			}
+			if r.forgotten {
+				return nil
+			}
+			if r.Delayed, err = delayedRows(v, &r); err != nil {
+				return err
+			}
+			s.ix.RestoreQueue(r.QueueRow, now)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return v.Scan(tableDedup, dedupRowKey(now, 0, nil), nil, func(key, _ []byte) error {
+			until, q, k, err := decodeDedupKey(key)
+			if err == nil {
+				s.ix.RestoreDedup(q, k, until)
+			}
+			return err
+		})
+	})
+}
+
+// delayedRows counts the live rows of a queue's delayed lane: the tree's own count, unless purged rows are left in it.
+func delayedRows(v *tree.View, r *queueRow) (int64, error) {
+	group := laneGroup(r.Num, queue.LaneDelayed)
+	if !r.sweep {
+		n, err := v.Count(tableMessages, group)
+		return int64(n), err
+	}
+	var n int64
+	err := v.Scan(tableMessages, group, laneGroup(r.Num, queue.LaneDelayed+1), func(key, _ []byte) error {
+		if row, err := decodeMessageRow(key, []byte{0, 0, 0, 0, 0, 0}); err == nil && row.ID > r.PurgedID {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+func (s *Store) treePath() string { return filepath.Join(s.dir, "tree") }
+func (s *Store) logPath() string  { return filepath.Join(s.dir, "ulog") }
+
+// classify makes an error of Open one that errors.Is finds among this package's.
+func classify(err error) error {
+	var inLog *ulog.CorruptError
+	var inTree *tree.CorruptError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &inLog) || errors.As(err, &inTree):
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case errors.Is(err, tree.ErrInUse):
+		return fmt.Errorf("%w: %w", ErrInUse, err)
+	case errors.Is(err, tree.ErrNewerFormat) || errors.Is(err, ulog.ErrNewerFormat):
+		return fmt.Errorf("%w: %w", ErrNewerFormat, err)
+	}
+	return err
+}
+
+// fail makes the log's failure final (I7).
+func (s *Store) failLocked(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	s.ix.EndWaits()
+	close(s.failed)
+	s.freedLocked()
+	s.log.Error("update log failed: nothing more is accepted; restart to recover", "err", err)
+}
+
+// freedLocked wakes the enqueues that wait for memory.
+func (s *Store) freedLocked() {
+	close(s.room)
+	s.room = make(chan struct{})
+}
+
+// Failed is closed when the log failed for good (a failed write or sync): nothing is accepted any more. Err says why.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Err is nil until the log has failed.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Writable is nil when an enqueue would be taken; else ErrDiskFull, ErrClosed or the log's failure.
+func (s *Store) Writable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writableLocked()
+}
+
+func (s *Store) writableLocked() error {
+	switch {
+	case s.err != nil:
+		return fmt.Errorf("%w: %w", ErrUnknownOutcome, s.err)
+	case s.closed:
+		return ErrClosed
+	case s.full.Load():
+		return ErrDiskFull
+	}
+	return nil
+}
+
+// EndWaits makes every present and later Wait end with nothing, and Reserve find nothing: gets answer END.
+func (s *Store) EndWaits() {
+	s.lockIndex()
+	s.ix.EndWaits()
+	s.unlockIndex()
+}
+
+// Held is how many messages sessions hold without a lease.
+func (s *Store) Held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ix.Unleased()
+}
+
+// Close writes the last checkpoint, seals and closes the files; what sessions hold is ready at the next start. Idempotent.
+func (s *Store) Close() error {
+	s.lockIndex()
+	if s.closed {
+		s.unlockIndex()
+		return nil
+	}
+	s.ix.EndWaits()
+	for _, op := range s.ix.UnsavedCounts() {
+		if s.err == nil {
+			s.actor.stage(&op, nil)
+		}
+	}
+	s.closed = true
+	s.freedLocked()
+	failure := s.err
+	s.unlockIndex()
+
+	s.cancel()
+	s.wg.Wait()
+	err := failure
+	if failure == nil {
+		err = errors.Join(s.flush(), s.lastCheckpoint())
+	}
+	return errors.Join(err, s.closeFiles())
+}
+
+// lastCheckpoint brings the tree up to the log's end and seals the log.
+func (s *Store) lastCheckpoint() error {
+	if err := s.checkpointAll(context.Background()); err != nil {
+		return fmt.Errorf("last checkpoint: %w", err)
+	}
+	if err := s.ulog.Seal(); err != nil {
+		return fmt.Errorf("seal update log: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) closeFiles() error {
+	var errs []error
+	if s.reader != nil {
+		errs = append(errs, s.reader.Close())
+	}
+	if s.ulog != nil {
+		errs = append(errs, s.ulog.Close())
+	}
+	if s.tree != nil {
+		errs = append(errs, s.tree.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

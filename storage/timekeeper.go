@@ -1,0 +1,230 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"qserver/storage/queue"
+	"qserver/storage/tree"
+)
+
+// The timekeeper is the one timer of the store: leases that end, messages that come due or expire, dedup keys and queues
+// that are forgotten. It sleeps until the next of these, and is poked when an earlier one appears.
+
+const (
+	timeBatch   = 1000        // items handled under one lock
+	timesAhead  = time.Second // rows of the time table are read this long before they are due
+	timesRows   = 4096        // and so many at once
+	choresEvery = time.Second
+)
+
+func (s *Store) pokeTime() {
+	select {
+	case s.pokes.time <- struct{}{}:
+	default:
+	}
+}
+
+// nextAtLocked makes the timekeeper run at the given time, Unix ms, at the latest.
+func (s *Store) nextAtLocked(at int64) {
+	if s.nextWake == 0 || at < s.nextWake {
+		s.nextWake = at
+		s.pokeTime()
+	}
+}
+
+// leasedLocked makes it run when a lease that begins now ends.
+func (s *Store) leasedLocked(lease time.Duration) {
+	if lease > 0 {
+		s.nextAtLocked(time.Now().Add(lease).UnixMilli())
+	}
+}
+
+func (s *Store) timeLoop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var chores time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-s.pokes.time:
+		case <-timer.C:
+		}
+		if now := time.Now(); now.Sub(chores) >= choresEvery {
+			chores = now
+			s.chores()
+		}
+		wait := s.keepTime()
+		if err := s.flush(); err != nil {
+			return
+		}
+		timer.Reset(wait)
+	}
+}
+
+// keepTime handles what is due and says how long nothing else will be.
+func (s *Store) keepTime() time.Duration {
+	for more := true; more; {
+		more = s.loadTimes()
+		s.lockIndex()
+		s.ix.Lapse(timeBatch)
+		more = s.ix.Promote(timeBatch) || more
+		cold, moreCold := s.ix.Expire(timeBatch)
+		more = more || moreCold
+		s.ix.PruneDedup()
+		s.unlockIndex()
+		s.expireCold(cold)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, mono := s.clock()
+	wait := choresEvery
+	if at, ok := s.ix.NextTime(); ok {
+		wait = min(wait, time.Duration(max(0, at-now))*time.Millisecond)
+	}
+	if at, ok := s.ix.NextLease(); ok {
+		wait = min(wait, max(0, at-mono))
+	}
+	s.nextWake = now + max(1, wait.Milliseconds())
+	return wait
+}
+
+// loadTimes reads rows of the time table that will soon be due. It says whether there may be more of them.
+func (s *Store) loadTimes() (more bool) {
+	s.mu.Lock()
+	from, epoch := s.ix.TimesFrom(), s.epoch
+	s.mu.Unlock()
+	horizon := time.Now().Add(timesAhead).UnixMilli()
+	if from.At > horizon {
+		return false
+	}
+	rows, next := []queue.TimeRow(nil), queue.TimesEnd
+	err := s.tree.View(func(v *tree.View) error {
+		err := v.Scan(tableTimes, timeKey(from), nil, func(key, value []byte) error {
+			t, err := decodeTimeRow(key, value)
+			if err != nil {
+				return &tree.CorruptError{File: s.treePath(), Offset: -1, What: "time row", Err: err}
+			}
+			if t.At > horizon || len(rows) == timesRows {
+				next, more = t.TimeKey, t.At <= horizon
+				return tree.ErrStop
+			}
+			rows = append(rows, t)
+			return nil
+		})
+		for i := range rows {
+			if err == nil && rows[i].Kind == queue.TimeDue {
+				err = readTimed(v, &rows[i])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		_ = s.damage(err)
+		return false
+	}
+	s.lockIndex()
+	if s.epoch != epoch {
+		s.unlockIndex()
+		return true
+	}
+	s.ix.FillTimes(rows, next)
+	s.unlockIndex()
+	return more
+}
+
+// readTimed reads the message of a due row, without its body.
+func readTimed(v *tree.View, t *queue.TimeRow) error {
+	key := messageKey(t.Queue, queue.LaneDelayed, uint64(t.At), t.ID)
+	value, found, err := v.Get(tableMessages, key)
+	if err != nil || !found {
+		return err
+	}
+	row, err := decodeMessageRow(key, value)
+	row.Body = nil
+	t.Row = &row
+	return err
+}
+
+// expireCold finds in which lane of the tree expired messages lie, and stages their removal.
+func (s *Store) expireCold(cold []queue.ColdTimer) {
+	if len(cold) == 0 {
+		return
+	}
+	lanes := make([]queue.TreeLane, len(cold))
+	found := make([]bool, len(cold))
+	err := s.tree.View(func(v *tree.View) error {
+		for i, c := range cold {
+			for _, key := range messageKeys(c.Queue(), c.Pri(), c.Due(), c.ID()) {
+				_, have, err := v.Get(tableMessages, key)
+				if err != nil {
+					return err
+				}
+				if have {
+					lanes[i], found[i] = queue.TreeLane(key[4]), true
+					break
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		_ = s.damage(err)
+		return
+	}
+	s.lockIndex()
+	for i, c := range cold {
+		if found[i] {
+			s.ix.ExpireCold(c, lanes[i])
+		}
+	}
+	s.unlockIndex()
+}
+
+// chores are what is done about every second.
+func (s *Store) chores() {
+	s.watchDisk()
+	s.lockIndex()
+	now, _ := s.clock()
+	for _, op := range s.ix.DoorForget(now-s.opts.ForgetAfter.Milliseconds(), 100) {
+		if s.err == nil && !s.closed {
+			s.actor.stage(&op, nil)
+		}
+	}
+	s.unlockIndex()
+}
+
+func (s *Store) syncLoop(ctx context.Context) {
+	tick := time.NewTicker(s.opts.SyncInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-tick.C:
+		}
+		if err := s.Sync(); err != nil {
+			return
+		}
+	}
+}
+
+// Sync flushes what was written to the update log to the disk.
+func (s *Store) Sync() error {
+	if s.ulog.Synced() >= s.ulog.Written().LSN {
+		return s.Err()
+	}
+	s.syncs.Add(1)
+	err := s.ulog.Sync()
+	if err != nil {
+		s.lockIndex()
+		s.failLocked(err)
+		s.unlockIndex()
+	}
+	return err
+}
