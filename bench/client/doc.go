@@ -1,0 +1,7 @@
+// Package client holds the protocol clients of the load generator, one file a protocol.
+//
+// They are made for measuring: client and server share the machine, so what a client spends is taken from the
+// server. A client is one TCP connection used by one goroutine, writes its requests by hand into a buffer that
+// it keeps, reads replies in place, and allocates nothing per operation. It is no example of a client for
+// programs: it knows only the replies that the benchmarks expect, and ends with an error on any other.
+package client

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// short makes every scenario end in a fraction of a second.
+var short = map[string][]string{
+	"blog":    {"-n", "300", "-turns", "2"},
+	"scale":   {"-connections", "1,4", "-turns", "2", "-seconds", "0.06", "-warmup", "0.01"},
+	"noreply": {"-n", "2000", "-turns", "2"},
+	"flow":    {"-producers", "3", "-consumers", "2", "-turns", "1", "-seconds", "0.15", "-warmup", "0.02", "-wait", "30ms", "-rates", "800,10%"},
+}
+
+func bench(t *testing.T, scenario string, deliver func(int64, []byte) ([]byte, int), args ...string) (string, error) {
+	t.Helper()
+	addr := startFake(t, deliver)
+	args = append([]string{scenario, "-servers", "", "-target", "fake=queue@" + addr, "-dir", t.TempDir(), "-idle-check", "0"}, args...)
+	var out, errs bytes.Buffer
+	err := run(t.Context(), args, &out, &errs)
+	return out.String(), err
+}
+
+func TestScenarios(t *testing.T) {
+	for _, tt := range []struct {
+		name, scenario string
+		more           []string
+		want           []string // in the report
+	}{
+		{"blog", "blog", nil, []string{"300 messages of 243 bytes", "13,806", "fake"}},
+		{"scale", "scale", nil, []string{"a queue each", "get+delete   4             fake"}},
+		{"scale, one queue", "scale", []string{"-shared"}, []string{"one queue", "get+delete   1             fake"}},
+		{"noreply", "noreply", nil, []string{"2,000 messages of 200 bytes", "get+delete, pipelined"}},
+		{"flow", "flow", nil, []string{"messages a second through", "end to end", "set answered", "p99.9"}},
+		{"flow by close/open", "flow", []string{"-take", "close/open"}, []string{"(close/open)", "end to end"}},
+		{"flow, get that does not wait", "flow", []string{"-take", "plain"}, []string{"(plain)", "end to end"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := bench(t, tt.scenario, nil, append(short[tt.scenario], tt.more...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in the report:\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+// TestScenariosCheck shows each scenario a server that does wrong with message 100.
+func TestScenariosCheck(t *testing.T) {
+	wrongs := []struct {
+		name string
+		do   func(body []byte) ([]byte, int)
+	}{
+		{"loses one", func(b []byte) ([]byte, int) { return b, 0 }},
+		{"gives one twice", func(b []byte) ([]byte, int) { return b, 2 }},
+		{"changes a byte", func(b []byte) ([]byte, int) { c := bytes.Clone(b); c[len(c)-1] ^= 1; return c, 1 }},
+		{"cuts one", func(b []byte) ([]byte, int) { return b[:len(b)-1], 1 }},
+	}
+	for scenario, args := range short {
+		for _, wrong := range wrongs {
+			t.Run(scenario+" "+wrong.name, func(t *testing.T) {
+				t.Parallel()
+				out, err := bench(t, scenario, func(n int64, body []byte) ([]byte, int) {
+					if n != 100 {
+						return body, 1
+					}
+					return wrong.do(body)
+				}, args...)
+				if err == nil {
+					t.Errorf("no error; report:\n%s", out)
+				}
+			})
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	out, err := bench(t, "noreply", nil, append(short["noreply"], "-json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Scenario string
+		Tables   []struct {
+			Rows []map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v in\n%s", err, out)
+	}
+	if got.Scenario != "noreply" || len(got.Tables) != 1 || len(got.Tables[0].Rows) != 2 {
+		t.Fatalf("got %+v", got)
+	}
+	series, _ := got.Tables[0].Rows[0]["a second"].(map[string]any)
+	if turns, _ := series["turns"].([]any); len(turns) != 2 {
+		t.Errorf("got %v, want two turns", series)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, args := range [][]string{
+		{"nonsense"},
+		{"blog", "extra"},
+		{"blog", "-servers", ""},
+		{"blog", "-servers", "mysql"},
+		{"blog", "-target", "x"},
+		{"blog", "-n", "0"},
+		{"blog", "-turns", "0"},
+		{"scale", "-size", "3"},
+		{"scale", "-connections", "1,x"},
+		{"flow", "-servers", "memcached"},
+		{"flow", "-take", "all"},
+		{"flow", "-rates", "fast"},
+		{"backlog", "-memory", "lots"},
+		{"queues", "-n", "-1"},
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), append(args, "-idle-check", "0"), &out, &out); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	for _, args := range [][]string{{}, {"-list"}, {"list"}} {
+		var out bytes.Buffer
+		if err := run(t.Context(), args, &out, &out); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+		for _, s := range scenarios() {
+			if !strings.Contains(out.String(), s.name) || !strings.Contains(out.String(), s.title) {
+				t.Errorf("%q does not tell of %s", args, s.name)
+			}
+		}
+	}
+}
