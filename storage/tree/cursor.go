@@ -159,6 +159,9 @@ func (c *cursor) seek(key []byte) error {
 	if err := c.descend(key); err != nil {
 		return err
 	}
+	if err := c.absent(); err != nil {
+		return err
+	}
 	if l := c.leaf(); l.i >= l.page.count {
 		return c.nextLeaf()
 	}
@@ -204,8 +207,26 @@ func (s *source) above(p, q *page) bool {
 	return p.count == 0 || q.count == 0 || bytes.Compare(p.key(p.count-1), q.key(0)) < 0
 }
 
-// neighbours verifies the pages left and right of the path. After it, the absence of a key from the leaf is proof that
-// the key is not in the tree, and these pages are fit to be merged with the path's.
+// absent verifies the rows left and right of where the cursor descended to, if they are in its leaf: a key that damage
+// changed would be one of them.
+func (c *cursor) absent() error {
+	l := c.leaf()
+	for i := max(l.i-1, 0); i <= l.i && i < l.page.count; i++ {
+		if _, _, ok := unseal(l.page.key(i), l.page.value(i)); !ok {
+			return c.badSeal(i)
+		}
+	}
+	return nil
+}
+
+// badSeal is the error for row i of the leaf.
+func (c *cursor) badSeal(i int) error {
+	l := c.leaf()
+	return c.s.corrupt(l.page.id, "row %d of page %d does not match its sum", i, l.page.id)
+}
+
+// neighbours verifies the pages left and right of the path. After it and absent, a key that
+// is not in the leaf is not in the tree, and these pages are fit to be merged with the path's.
 func (c *cursor) neighbours() error {
 	for d := range c.depth - 1 {
 		l, below := &c.path[d], &c.path[d+1]

@@ -43,6 +43,9 @@ func lock(f *os.File, exclusive bool) error {
 	return nil
 }
 
+// unlock ends the lock on f; closing f does not while it is mapped.
+func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
 // mapFile maps size bytes of f for reading; unmap ends it.
 func mapFile(f *os.File, size int64) (data []byte, unmap func() error, err error) {
 	if data, err = syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {

@@ -64,7 +64,7 @@ func openHandle(path string, pageSize int, create bool, log *slog.Logger) (*hand
 		return h, nil
 	}
 	if _, ok := errors.AsType[*CorruptError](err); ok && h.file != nil {
-		_ = h.file.Close() // bbolt has not, when it panicked
+		_, _ = unlock(h.file), h.file.Close() // bbolt has not, when it panicked
 	}
 	return nil, err
 }

@@ -25,7 +25,7 @@ func appendGroupKey(dst []byte, tables []TableSpec, table int, group []byte) ([]
 	if table < 0 || table >= len(tables) {
 		return dst, fmt.Errorf("table %d of %d", table, len(tables))
 	}
-	if n := tables[table].GroupLen; n == 0 || len(group) != n {
+	if n := tables[table].GroupLen; len(group) != n {
 		return dst, fmt.Errorf("table %s: a group of %d bytes; its groups have %d", tables[table].Name, len(group), n)
 	}
 	return append(append(dst, prefixGroup, byte(prefixTable+table)), group...), nil

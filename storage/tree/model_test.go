@@ -123,11 +123,11 @@ func randomRun(x *tree.Tx, m model, keys []string, r *rand.Rand) error {
 		want, exists := m[rowKey(table, k)]
 		got, found, err := x.Get(table, k)
 		if err != nil || found != exists || string(got) != want {
-			return fmt.Errorf("get %s: %d bytes, %v, %v; want %d, %v", k, len(got), found, err, len(want), exists)
+			return errors.Join(err, fmt.Errorf("get %s: %d bytes, %v; want %d, %v", k, len(got), found, len(want), exists))
 		}
 		got, found, err = x.Delete(table, k)
 		if err != nil || found != exists || string(got) != want {
-			return fmt.Errorf("delete %s: %d bytes, %v, %v; want %d, %v", k, len(got), found, err, len(want), exists)
+			return errors.Join(err, fmt.Errorf("delete %s: %d bytes, %v; want %d, %v", k, len(got), found, len(want), exists))
 		}
 		delete(m, rowKey(table, k))
 	}

@@ -122,7 +122,7 @@ func (c *copier) batch(tx *bbolt.Tx, cur *cursor) (more bool, err error) {
 		}
 		value, sum, ok := unseal(key, stored)
 		if !ok || !c.tally.add(key, value, sum) {
-			return false, cur.badSeal()
+			return false, cur.badSeal(cur.leaf().i)
 		}
 		if err := b.Put(key, stored); err != nil {
 			return false, err

@@ -40,15 +40,13 @@ func (t *tally) add(key, value []byte, sum uint32) bool {
 	if len(key) < 1+n {
 		return false
 	}
-	if n > 0 {
-		t.group(key[: 1+n : 1+n]).rows.add(rowHash(sum, len(value)))
-	}
+	t.group(key[:1+n]).rows.add(rowHash(sum, len(value)))
 	return true
 }
 
 // isGroup reports whether prefix is a table's byte and one of its groups.
 func (t *tally) isGroup(prefix []byte) bool {
-	if len(prefix) < 2 || prefix[0] < prefixTable || int(prefix[0]-prefixTable) >= len(t.tables) {
+	if len(prefix) < 1 || prefix[0] < prefixTable || int(prefix[0]-prefixTable) >= len(t.tables) {
 		return false
 	}
 	return len(prefix) == 1+t.tables[prefix[0]-prefixTable].GroupLen

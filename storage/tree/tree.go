@@ -16,7 +16,7 @@ import (
 type TableSpec struct {
 	Name string // at most 255 bytes
 	// GroupLen is the length in bytes, 0 to 255, of the key prefix by which rows are grouped. Each group's count and
-	// digest are kept with its rows, and no key of the table may be shorter. 0: no groups.
+	// digest are kept with its rows, and no key of the table may be shorter. 0: the whole table is one group.
 	GroupLen int
 }
 
@@ -219,7 +219,7 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	if t.stuck.Load() {
-		return h.file.Close() // ends the lock on the file; bbolt's own Close would wait for ever
+		return errors.Join(unlock(h.file), h.file.Close()) // bbolt's own Close would wait for ever
 	}
 	return h.db.Close()
 }

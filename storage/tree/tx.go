@@ -33,6 +33,7 @@ type run struct {
 	from, to []byte // keys that belong to the cursor's leaf; nil: no bound
 	placed   bool   // the cursor is somewhere
 	max      []byte // highest key written; nil: none
+	absent   int    // row of the leaf whose neighbourhood absent has verified; -1: none
 }
 
 // Update runs fn in a transaction and makes what it wrote durable. Any error, also one of the disk, rolls all of it back;
@@ -195,6 +196,9 @@ func (x *Tx) Scan(table int, from, to []byte, fn func(key, value []byte) error) 
 		if err := r.place(next); err != nil {
 			return x.fail(err)
 		}
+		if err := r.cur.absent(); err != nil {
+			return x.fail(err)
+		}
 		stop := end
 		if r.to != nil && bytes.Compare(r.to, end) < 0 {
 			stop = r.to
@@ -224,12 +228,15 @@ func (x *Tx) scanLeaf(from, to []byte, fn func(key, value []byte) error) error {
 			}
 			return nil
 		})
-		if err != nil || key == nil || bytes.Compare(key, to) >= 0 {
+		if err != nil || key == nil {
 			return err
 		}
 		value, _, ok := unseal(key, stored)
 		if !ok {
 			return x.fail(&CorruptError{File: x.t.path, Offset: -1, What: "a row does not match its sum"})
+		}
+		if bytes.Compare(key, to) >= 0 {
+			return nil
 		}
 		writes = x.writes
 		if err := fn(key[1:], value); err != nil {
@@ -278,7 +285,7 @@ func (r *run) place(stored []byte) (err error) {
 		return err
 	}
 	r.from, r.to = r.cur.bounds()
-	r.placed = true
+	r.placed, r.absent = true, -1
 	return nil
 }
 
@@ -293,7 +300,16 @@ func (x *Tx) find(r *run, stored []byte) (old []byte, found bool, err error) {
 			return nil
 		})
 	}
-	return old, err == nil && bytes.Equal(key, stored), err
+	if err == nil && bytes.Equal(key, stored) {
+		return old, true, nil
+	}
+	if i := r.cur.leaf().i; err == nil && r.absent != i {
+		if err = r.cur.absent(); err != nil {
+			return nil, false, x.fail(err)
+		}
+		r.absent = i
+	}
+	return nil, false, err
 }
 
 // wrote notes that stored was written.
@@ -330,13 +346,9 @@ func (x *Tx) take(n int) []byte {
 	return b
 }
 
-// group returns the change to the group that the stored key of the table belongs to; nil if the table has no groups.
+// group returns the change to the group that the stored key of the table belongs to.
 func (x *Tx) group(table int, stored []byte) *group {
-	n := x.t.tables[table].GroupLen
-	if n == 0 {
-		return nil
-	}
-	prefix := stored[:1+n]
+	prefix := stored[:1+x.t.tables[table].GroupLen]
 	if x.last != nil && bytes.Equal(prefix, x.prefix) {
 		return x.last
 	}
@@ -389,7 +401,7 @@ func (x *Tx) readGroup(key []byte) (group, error) {
 	value, _, ok := unseal(key, stored)
 	g, whole := parseGroup(value)
 	if !ok || !whole {
-		return group{}, x.fail(r.cur.badSeal())
+		return group{}, x.fail(r.cur.badSeal(r.cur.leaf().i))
 	}
 	return g, nil
 }

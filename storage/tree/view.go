@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"errors"
 	"runtime/debug"
 	"unsafe"
 
@@ -76,18 +77,13 @@ func (v *View) getRaw(stored []byte) (value []byte, found bool, err error) {
 	}
 	key, sealedValue, ok := v.cur.row()
 	if !ok || !bytes.Equal(key, stored) {
-		return nil, false, v.cur.neighbours()
+		return nil, false, errors.Join(v.cur.absent(), v.cur.neighbours())
 	}
 	value, _, ok = unseal(key, sealedValue)
 	if !ok {
-		return nil, false, v.cur.badSeal()
+		return nil, false, v.cur.badSeal(v.cur.leaf().i)
 	}
 	return value, true, nil
-}
-
-func (c *cursor) badSeal() error {
-	l := c.leaf()
-	return c.s.corrupt(l.page.id, "row %d of page %d does not match its sum", l.i, l.page.id)
 }
 
 // Scan calls fn for each row of the table from key from (nil: the first) to before key to (nil: the end), in the order of
@@ -105,12 +101,15 @@ func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error
 	c := cursor{s: &v.src}
 	for err = c.seek(first); err == nil; err = c.next() {
 		key, sealedValue, ok := c.row()
-		if !ok || bytes.Compare(key, end) >= 0 {
+		if !ok {
 			return nil
 		}
 		value, _, ok := unseal(key, sealedValue)
 		if !ok {
-			return c.badSeal()
+			return c.badSeal(c.leaf().i)
+		}
+		if bytes.Compare(key, end) >= 0 {
+			return nil
 		}
 		v.src.outside = true
 		err := fn(key[1:], value)
@@ -125,7 +124,7 @@ func (v *View) Scan(table int, from, to []byte, fn func(key, value []byte) error
 	return err
 }
 
-// Count returns how many rows begin with group, which has the table's GroupLen bytes. The error is a *CorruptError.
+// Count returns how many rows begin with prefix, which has the table's GroupLen bytes, from the group's record. The error is a *CorruptError.
 func (v *View) Count(table int, prefix []byte) (count uint64, err error) {
 	if v.key, err = appendGroupKey(v.key[:0], v.tables, table, prefix); err != nil {
 		return 0, err
@@ -136,7 +135,7 @@ func (v *View) Count(table int, prefix []byte) (count uint64, err error) {
 	}
 	g, ok := parseGroup(value)
 	if !ok {
-		return 0, v.cur.badSeal()
+		return 0, v.cur.badSeal(v.cur.leaf().i)
 	}
 	return g.count, nil
 }
