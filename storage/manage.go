@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"qserver/storage/queue"
@@ -102,6 +104,10 @@ func (s *Store) Queues(after string, limit int) []QueueStats {
 		return limit == 0 || len(out) < limit
 	})
 	return out
+}
+
+func sortQueues(qs []QueueStats) {
+	slices.SortFunc(qs, func(a, b QueueStats) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func queueStats(name string, c queue.Counts, now int64) QueueStats {

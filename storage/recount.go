@@ -2,6 +2,8 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 
 	"qserver/storage/queue"
 	"qserver/storage/tree"
@@ -9,9 +11,8 @@ import (
 
 // recount makes the totals of every queue agree with the rows that are there, after a repair has left a gap in the log:
 // enqueues or acks may be missing. What was enqueued is then what is accounted for (I9).
-func (s *Store) recount() error {
-	s.log.Warn("records are missing from the update log: counting the messages anew")
-	return s.tree.Update(func(tx *tree.Tx) error {
+func recount(t *tree.Tree) error {
+	return t.Update(func(tx *tree.Tx) error {
 		var rows []queueRow
 		err := tx.Scan(tableQueues, nil, nil, func(key, value []byte) error {
 			r, err := decodeQueueRow(bytes.Clone(key), value)
@@ -19,6 +20,9 @@ func (s *Store) recount() error {
 			return err
 		})
 		if err != nil {
+			return err
+		}
+		if err := addLostQueues(tx, &rows); err != nil {
 			return err
 		}
 		for i := range rows {
@@ -57,4 +61,26 @@ func countRows(sc scanner, r *queueRow) error {
 	})
 	t.Enqueued = t.Acked + t.Purged + t.Expired + t.Live + t.Dead
 	return err
+}
+
+// addLostQueues adds a queue for every number that messages name and no row does, under the name "lost-N".
+func addLostQueues(tx *tree.Tx, rows *[]queueRow) error {
+	known := make(map[uint32]bool)
+	for _, r := range *rows {
+		known[r.Num] = true
+	}
+	for from := []byte(nil); ; {
+		next := uint32(0)
+		err := tx.Scan(tableMessages, from, nil, func(key, _ []byte) error {
+			next = binary.BigEndian.Uint32(key)
+			return tree.ErrStop
+		})
+		if err != nil || next == 0 {
+			return err
+		}
+		if !known[next] {
+			*rows = append(*rows, queueRow{QueueRow: queue.QueueRow{Num: next, Name: fmt.Sprintf("lost-%d", next)}})
+		}
+		from = queueKey(next + 1)
+	}
 }

@@ -195,7 +195,8 @@ func (s *Store) catchUp() error {
 		}
 	}
 	if gapped {
-		return s.recount()
+		s.log.Warn("records are missing from the update log: counting the messages anew")
+		return recount(s.tree)
 	}
 	return nil
 }
