@@ -112,19 +112,19 @@ func decodeFrameHeader(b []byte, state uint32) (frameHeader, error) {
 	if crc32.Update(state, castagnoli, b[:summedLen]) != le.Uint32(b[36:]) {
 		return h, errFrameSum
 	}
-	if h.kind != kindRecord && h.len() != frameHeaderLen {
+	if h.kind != kindRecord && h.headLen > 0 || h.kind > kindGap && h.bodyLen > 0 {
 		return h, errFrameSum
 	}
 	return h, nil
 }
 
-// invertCRC returns the initial value with which the CRC-32C over data comes out as want. The CRC is a one-to-one
-// function of its initial value, and a linear one, so 32 trials give the equations. Repair needs it.
-func invertCRC(data []byte, want uint32) uint32 {
-	base := crc32.Update(0, castagnoli, data)
-	var rows [32]uint64 // image of bit i in the lower half, bit i itself in the upper half
+// solve returns the x with f(x) = want, for a function that is one-to-one and linear but for a constant, as a CRC is in
+// its initial value and in any four bytes of its data. So 32 trials give the equations. Repair needs it.
+func solve(f func(x uint32) uint32, want uint32) uint32 {
+	base := f(0)
+	var rows [32]uint64 // what bit i makes in the lower half, bit i itself in the upper half
 	for i := range rows {
-		rows[i] = uint64(crc32.Update(1<<i, castagnoli, data)^base) | 1<<(32+i)
+		rows[i] = uint64(f(1<<i)^base) | 1<<(32+i)
 	}
 	target := uint64(want ^ base)
 	for bit := range 32 {
@@ -144,4 +144,20 @@ func invertCRC(data []byte, want uint32) uint32 {
 		}
 	}
 	return uint32(target >> 32)
+}
+
+// chainBefore returns the chain that a record's frame continues.
+func chainBefore(header []byte, chain uint32) uint32 {
+	return solve(func(x uint32) uint32 { return chainOf(x, header) }, chain)
+}
+
+// stateOf returns the initial value of sums with which a frame's header is right.
+func stateOf(header []byte) uint32 {
+	sum := binary.LittleEndian.Uint32(header[summedLen:])
+	return solve(func(x uint32) uint32 { return crc32.Update(x, castagnoli, header[:summedLen]) }, sum)
+}
+
+// seedFor returns a seed that gives the initial value.
+func seedFor(state uint32) uint64 {
+	return uint64(solve(func(x uint32) uint32 { return seedState(uint64(x)) }, state))
 }

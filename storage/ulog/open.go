@@ -80,7 +80,7 @@ func (r *recovery) run(segs []*segment, replay func(*Record) error, progress fun
 	r.open = append(r.open, segs...)
 	r.old, segs = splitSegments(segs, r.at)
 	r.walk = walk{
-		dir: r.l.dir, segments: segs, win: newWindow(recoveryWindow), after: r.after, fn: replay, progress: progress,
+		dir: r.l.dir, segments: segs, win: windowFor(segs), after: r.after, fn: replay, progress: progress,
 	}
 	w := &r.walk
 	var rec Recovery
@@ -89,18 +89,16 @@ func (r *recovery) run(segs []*segment, replay func(*Record) error, progress fun
 		return rec, w.missing(max(r.at.Segment, 1))
 	}
 	end, err := w.run(r.at)
-	rec.Records, rec.Bytes = w.records, w.win.read
+	rec = w.report(end)
 	if err != nil {
 		return rec, err
 	}
 	if !w.known {
 		w.pos = r.after
 	}
-	rec.Segments = end.last + 1
-	rec.Clean = end.last < 0 && !end.torn.found || end.sealed
-	if t := end.torn; t.found {
-		rec.CutFrames, rec.CutBytes, rec.CutFile, rec.CutOffset = t.frames, t.bytes, segs[t.index].path, t.offset
-		r.l.log.Warn("torn tail cut", "file", rec.CutFile, "offset", t.offset, "frames", t.frames, "bytes", t.bytes, "lsn", w.pos.LSN)
+	if end.torn.found {
+		r.l.log.Warn("torn tail cut", "file", rec.CutFile, "offset", rec.CutOffset, "frames", rec.CutFrames,
+			"bytes", rec.CutBytes, "lsn", w.pos.LSN)
 	}
 	return rec, r.finish(end)
 }

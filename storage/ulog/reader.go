@@ -130,22 +130,23 @@ func (r *Reader) step() (*Record, error) {
 				return nil, err
 			}
 		case kindRecord, kindGap:
-			return r.take(&f), nil
+			if rec := r.take(&f); rec != nil {
+				return rec, nil
+			}
 		default:
 			return nil, w.corrupt(r.seg.path, r.at.Offset, errors.New("frame is out of place"))
 		}
 	}
 }
 
-// take makes the frame the current record.
+// take makes the frame the current record. It returns nil for a gap frame that stands for no record.
 func (r *Reader) take(f *frame) *Record {
-	r.rec = Record{Position: f.position(), Place: r.at, Head: f.head, Body: f.body, BodySum: f.bodySum}
-	if f.kind == kindGap {
-		r.rec.Gap = f.lsn - r.pos.LSN
+	r.rec = f.record(r.at, r.pos.LSN)
+	none := r.rec.LSN == r.pos.LSN
+	r.pos, r.at = r.rec.Position, r.rec.Next
+	if none {
+		return nil
 	}
-	r.pos = r.rec.Position
-	r.at.Offset += f.len()
-	r.rec.Next = r.at
 	return &r.rec
 }
 

@@ -254,20 +254,15 @@ func (w *walk) deliver(s *segment, offset int64, f *frame) error {
 		}
 		return nil
 	}
-	if before.LSN < w.after.LSN {
-		return w.corrupt(s.path, offset, fmt.Errorf("%w: LSN %d is missing", ErrDiverged, w.after.LSN))
+	if before.LSN == w.pos.LSN {
+		return nil // a gap frame that covers damaged bytes, but no record is missing
 	}
+	before.LSN = max(before.LSN, w.after.LSN)
 	w.records++
 	if w.fn == nil {
 		return nil
 	}
-	w.rec = Record{
-		Position: w.pos, Head: f.head, Body: f.body, BodySum: f.bodySum,
-		Place: Place{s.sequence, offset}, Next: Place{s.sequence, offset + f.len()},
-	}
-	if f.kind == kindGap {
-		w.rec.Gap = w.pos.LSN - before.LSN
-	}
+	w.rec = f.record(Place{s.sequence, offset}, before.LSN)
 	return w.fn(&w.rec)
 }
 
@@ -300,10 +295,10 @@ func blank(s *segment) (bool, error) {
 	if s.bad != errHeader {
 		return false, nil
 	}
-	win := newWindow(recoveryWindow)
+	win := windowFor([]*segment{s})
 	win.reset(s.file, s.size)
 	for off := int64(0); off < s.size; {
-		n := int(min(recoveryWindow, s.size-off))
+		n := int(min(int64(len(win.buf)), s.size-off))
 		b, err := win.bytes(off, n)
 		if err != nil {
 			return false, err

@@ -30,6 +30,15 @@ type window struct {
 
 func newWindow(size int) *window { return &window{buf: make([]byte, size)} }
 
+// windowFor returns a window for reading whole segments.
+func windowFor(segs []*segment) *window {
+	size := int64(segmentHeaderLen)
+	for _, s := range segs {
+		size = max(size, s.size)
+	}
+	return newWindow(int(min(size, recoveryWindow)))
+}
+
 // reset turns the window to another file.
 func (w *window) reset(f io.ReaderAt, size int64) { w.file, w.size, w.n = f, size, 0 }
 
@@ -101,7 +110,7 @@ func (w *window) frame(off int64, state uint32) (frame, error) {
 	}
 	f := frame{frameHeader: h, raw: b[:frameHeaderLen], head: b[frameHeaderLen : frameHeaderLen+h.headLen]}
 	f.body = b[frameHeaderLen+h.headLen:]
-	if h.kind != kindRecord {
+	if h.kind > kindGap {
 		return f, nil
 	}
 	if crc32.Checksum(f.head, castagnoli) != h.headSum {
@@ -111,6 +120,17 @@ func (w *window) frame(off int64, state uint32) (frame, error) {
 		return f, errBodySum
 	}
 	return f, nil
+}
+
+// record is the frame as a Record; before is the LSN of the record before it.
+func (f *frame) record(at Place, before uint64) Record {
+	r := Record{Position: f.position(), Place: at, Next: Place{at.Segment, at.Offset + f.len()}}
+	if f.kind == kindGap {
+		r.Gap = f.lsn - before
+	} else {
+		r.Head, r.Body, r.BodySum = f.head, f.body, f.bodySum
+	}
+	return r
 }
 
 // badFrame reports whether err says that there is no whole frame, as opposed to an error of reading.
