@@ -1,0 +1,50 @@
+// Package memcache serves the queue to any memcached client, over memcached's text protocol.
+//
+// A Server with a Store is all it takes: Serve(ln) accepts connections, Shutdown(ctx) drains them, Close cuts them.
+//
+// # Verbs
+//
+// A key names a queue: NAME[/option[=value]]…, where {NAME} and NAME|#| are the same name, for proxies that hash on them.
+//
+//	set, add, replace   enqueue: always, only into an empty queue, only into one that holds a message
+//	                      /delay=s  /pri=k  /dedup=K        (set and add)
+//	cas                 replace the body of the message held under the receipt and release it
+//	get, gets           reserve the first ready message of each queue; gets shows the receipt as CAS
+//	gat, gats           the same with a lease
+//	                      /t=ms  /open  /close  /abort  /close/open  /peek  /lease=s  /n=tag  /batch=k
+//	delete              ack the message that this connection reserved first
+//	                      /id=receipt  /n=tag  /release=s
+//	touch               give it a lease from now on
+//	                      /id=receipt  /n=tag
+//	stats               memcached's numbers; stats items, settings, queues, reset
+//	version, verbosity, quit, flush_all, flush
+//	incr, decr          NOT_FOUND: a queue is no number
+//	append, prepend     NOT_STORED
+//
+// Everything else is ERROR. An option that a verb doesn't take, or whose value is out of range, is CLIENT_ERROR, and nothing of
+// the line happens. A key is echoed exactly as it was sent.
+//
+// close/open acks the message reserved first and takes the next one; unlike open alone it gives nothing back, so that a worker
+// may keep several in hand.
+//
+// # A connection
+//
+// One goroutine serves a connection from its first byte to its end. It parses as long as input is buffered and collects the
+// answers; then one commit and one write do for all of them, so nothing is answered before the store's promise holds. While a
+// connection has nothing to do it owns no buffer, and a waiting get is one parked goroutine: the wait's end is the read deadline,
+// a message pulls that deadline into the past, and a peer that hangs up is noticed because the goroutine is reading.
+//
+// # Bad input
+//
+// A refused body of readable length is swallowed up to 256 MiB and never run as commands. A body whose length or end can't be
+// known closes the connection after the answer. A failed command with noreply prints nothing; it is counted.
+//
+// Before its first completed command a connection must send a line within 10 s and a body within 10 s and 1 s per 64 KiB. Later
+// it may stall, unless connections or bytes in flight are over half of their limit: then those that have stalled longest close
+// first. A reply that makes no progress for 30 s closes its connection.
+//
+// # Caveats
+//
+// get q/peek and get q/close never wait. A wait that outlasts its client's timeout makes most clients drop the connection; one
+// that half-closes its connection while it waits is taken for gone.
+package memcache

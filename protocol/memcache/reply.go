@@ -1,0 +1,323 @@
+package memcache
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"qserver/storage"
+)
+
+// The lines that answer a command.
+const (
+	replyError     = "ERROR\r\n"
+	replyFormat    = "CLIENT_ERROR bad command line format\r\n"
+	replyUsage     = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+	replyOption    = "CLIENT_ERROR unknown queue option (see -key-options)\r\n"
+	replyExptime   = "CLIENT_ERROR invalid exptime argument\r\n"
+	replyDelta     = "CLIENT_ERROR invalid numeric delta argument\r\n"
+	replyChunk     = "CLIENT_ERROR bad data chunk\r\n"
+	replyLine      = "CLIENT_ERROR line too long\r\n"
+	replyNoFlush   = "CLIENT_ERROR flush_all not allowed\r\n"
+	replyTooLarge  = "SERVER_ERROR object too large for cache\r\n"
+	replyNoMemory  = "SERVER_ERROR out of memory storing object\r\n"
+	replyDiskFull  = "SERVER_ERROR out of memory storing object (disk full)\r\n"
+	replyTooMany   = "SERVER_ERROR too many open connections\r\n"
+	replyStored    = "STORED\r\n"
+	replyNotStored = "NOT_STORED\r\n"
+	replyExists    = "EXISTS\r\n"
+	replyDeleted   = "DELETED\r\n"
+	replyTouched   = "TOUCHED\r\n"
+	replyNotFound  = "NOT_FOUND\r\n"
+	replyOK        = "OK\r\n"
+	replyEnd       = "END\r\n"
+	replyReset     = "RESET\r\n"
+)
+
+// reply is the line for a fault.
+func (f fault) reply() string {
+	switch f {
+	case faultUnknown:
+		return replyError
+	case faultOption:
+		return replyOption
+	case faultUsage:
+		return replyUsage
+	case faultExptime:
+		return replyExptime
+	case faultDelta:
+		return replyDelta
+	case faultTooLarge:
+		return replyTooLarge
+	}
+	return replyFormat
+}
+
+const (
+	flushAt  = 64 << 10         // so many bytes of replies are sent without looking for more commands
+	copyUpTo = 16 << 10         // larger bodies are sent from where they lie
+	stalled  = 30 * time.Second // a reply that makes no progress for so long closes its connection
+)
+
+// output collects replies until they are sent together.
+type output struct {
+	buf    []byte // pooled; nil while it is empty and the connection waits
+	safe   int    // buf[:safe] rests on nothing that is not committed
+	bodies []sentBody
+	size   int // bytes collected, bodies included
+}
+
+// sentBody is a large body that goes out after buf[:at].
+type sentBody struct {
+	at   int
+	body []byte
+}
+
+func (o *output) empty() bool { return o.size == 0 }
+
+func (o *output) text(s string) {
+	o.ready()
+	o.buf = append(o.buf, s...)
+	o.size += len(s)
+}
+
+func (o *output) ready() {
+	if o.buf == nil {
+		o.buf = takeBuffer(mediumBuffer)[:0]
+	}
+}
+
+// value appends a VALUE block; receipt < 0 leaves the CAS column out.
+func (o *output) value(key []byte, flags uint32, body []byte, receipt int64) {
+	o.ready()
+	before := len(o.buf)
+	b := append(o.buf, "VALUE "...)
+	b = append(b, key...)
+	b = append(b, ' ')
+	b = strconv.AppendUint(b, uint64(flags), 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(len(body)), 10)
+	if receipt >= 0 {
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, receipt, 10)
+	}
+	b = append(b, '\r', '\n')
+	if len(body) <= copyUpTo {
+		b = append(b, body...)
+	} else {
+		o.bodies = append(o.bodies, sentBody{len(b), body})
+		o.size += len(body)
+	}
+	o.buf = append(b, '\r', '\n')
+	o.size += len(o.buf) - before
+}
+
+// stat appends a STAT line.
+func (o *output) stat(name, value string) {
+	o.ready()
+	before := len(o.buf)
+	b := append(o.buf, "STAT "...)
+	b = append(b, name...)
+	b = append(b, ' ')
+	b = append(b, value...)
+	o.buf = append(b, '\r', '\n')
+	o.size += len(o.buf) - before
+}
+
+// unsay takes back what rests on uncommitted records.
+func (o *output) unsay() {
+	for n := len(o.bodies); n > 0 && o.bodies[n-1].at > o.safe; n-- {
+		o.bodies = o.bodies[:n-1]
+	}
+	o.buf = o.buf[:min(o.safe, len(o.buf))]
+	o.size = len(o.buf)
+	for _, s := range o.bodies {
+		o.size += len(s.body)
+	}
+}
+
+// clear forgets what was sent and gives a buffer back that had to grow.
+func (o *output) clear() {
+	if cap(o.buf) > largeBuffer {
+		o.buf = nil
+	}
+	clear(o.bodies)
+	o.buf, o.bodies, o.safe, o.size = o.buf[:0], o.bodies[:0], 0, 0
+}
+
+// release gives the buffer back; what is in it is lost.
+func (o *output) release() {
+	if o.buf != nil {
+		giveBuffer(o.buf)
+	}
+	*o = output{}
+}
+
+// pieces are the bytes to send, in order.
+func (o *output) pieces() net.Buffers {
+	var v net.Buffers
+	from := 0
+	for _, s := range o.bodies {
+		v = append(v, o.buf[from:s.at], s.body)
+		from = s.at
+	}
+	return append(v, o.buf[from:])
+}
+
+// flush sends what was collected, all of it or until the peer makes no progress for 30 s.
+func (c *conn) flush() error {
+	if c.out.empty() {
+		return nil
+	}
+	c.counts[bytesWritten] += uint64(c.out.size)
+	c.publish()
+	pieces := net.Buffers(nil)
+	if c.in.raw != nil && len(c.out.bodies) == 0 {
+		n, err := c.tryWrite(c.out.buf)
+		if err != nil {
+			return err
+		}
+		if n < len(c.out.buf) {
+			pieces = net.Buffers{c.out.buf[n:]}
+		}
+	} else {
+		pieces = c.out.pieces()
+	}
+	err := c.writeAll(pieces)
+	c.out.clear()
+	return err
+}
+
+// tryWrite writes what the socket takes without waiting.
+func (c *conn) tryWrite(p []byte) (int, error) {
+	if c.onWritable == nil {
+		c.onWritable = func(fd uintptr) bool {
+			c.wrote, c.writeErr = writeFD(fd, c.writing)
+			return true
+		}
+	}
+	c.writing = p
+	err := c.in.raw.Write(c.onWritable)
+	c.writing = nil
+	if err != nil {
+		return 0, err
+	}
+	return c.wrote, c.writeErr
+}
+
+// writeAll writes in steps of a second, to see whether there is progress.
+func (c *conn) writeAll(pieces net.Buffers) error {
+	if len(pieces) == 0 {
+		return nil
+	}
+	defer c.nc.SetWriteDeadline(time.Time{})
+	last := time.Now()
+	for {
+		c.nc.SetWriteDeadline(time.Now().Add(time.Second))
+		n, err := pieces.WriteTo(c.nc)
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if n > 0 {
+			last = time.Now()
+		} else if time.Since(last) >= stalled {
+			c.counts[slowClosed]++
+			return err
+		}
+	}
+}
+
+// settle commits what the collected replies rest on and sends them: one commit and one write for a whole pipeline. It
+// says whether the connection goes on.
+func (c *conn) settle() bool {
+	if !c.commit() {
+		return false
+	}
+	if err := c.flush(); err != nil {
+		c.end(closeNow)
+		return false
+	}
+	return true
+}
+
+// commit waits for the records of this session. After a failure nothing that rests on them is sent, only that their outcome
+// is unknown.
+func (c *conn) commit() bool {
+	c.staged = 0
+	if err := c.session.Commit(); err != nil {
+		c.lost(err)
+		return false
+	}
+	c.out.safe = len(c.out.buf)
+	return true
+}
+
+// lost answers a failed commit: what rests on it is taken back, the outcome is called unknown, the connection closes.
+func (c *conn) lost(err error) {
+	if c.ending != goOn {
+		return
+	}
+	c.out.unsay()
+	c.out.text("SERVER_ERROR " + outcomeUnknown(err) + "\r\n")
+	c.end(closeLinger)
+	if err := c.flush(); err != nil {
+		c.end(closeNow)
+	}
+}
+
+// outcomeUnknown is err's text in one line, beginning with the words by which a client knows it.
+func outcomeUnknown(err error) string {
+	const words = "outcome unknown"
+	text := oneLine(err)
+	if len(text) >= len(words) && text[:len(words)] == words {
+		return text
+	}
+	return words + ": " + text
+}
+
+// oneLine is err's text without line ends and other control bytes.
+func oneLine(err error) string {
+	b := []byte(err.Error())
+	for i, c := range b {
+		if c < ' ' || c == 0x7f {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}
+
+// answer appends a line, unless the command said noreply.
+func (c *conn) answer(line string) {
+	if !c.cmd.noreply {
+		c.out.text(line)
+	}
+}
+
+// refuse answers a command that failed; with noreply it is only counted.
+func (c *conn) refuse(line string) {
+	if c.cmd.noreply {
+		c.counts[noreplyErrors]++
+		return
+	}
+	c.out.text(line)
+}
+
+// storeError answers what the store refused. Ordinary outcomes are not error lines: those cost most clients the connection.
+func (c *conn) storeError(err error) {
+	switch {
+	case errors.Is(err, storage.ErrNotStored):
+		c.refuse(replyNotStored)
+	case errors.Is(err, storage.ErrNotFound):
+		c.refuse(replyNotFound)
+	case errors.Is(err, storage.ErrDiskFull):
+		c.refuse(replyDiskFull)
+	case errors.Is(err, storage.ErrNoMemory):
+		c.refuse(replyNoMemory)
+	case errors.Is(err, storage.ErrUnknownOutcome):
+		c.lost(err)
+	default:
+		c.refuse("SERVER_ERROR " + oneLine(err) + "\r\n")
+	}
+}
