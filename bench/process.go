@@ -86,19 +86,13 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// output returns what was printed to the process's file so far.
-func (p *process) output() string {
+// tail returns the last 1,000 bytes of what the process printed.
+func (p *process) tail() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	return string(b)
-}
-
-// tail returns the last 1,000 bytes of output.
-func (p *process) tail() string {
-	s := p.output()
-	return strings.TrimSpace(s[max(0, len(s)-1000):])
+	return strings.TrimSpace(string(b[max(0, len(b)-1000):]))
 }
 
 // memory is what a process occupies, in bytes, as Linux counts it.
@@ -181,11 +175,11 @@ func (p *process) peakAnon() (stop func() size) {
 
 // usage is what a data folder occupies on the disk, in bytes of allocated blocks, as du counts it.
 type usage struct {
-	Log   size // update-log segments
-	Other size // the tree and all else
+	Log  size // the folder of the update log, its spare segments included
+	Rest size // the tree and all else
 }
 
-func (u usage) total() size { return u.Log + u.Other }
+func (u usage) total() size { return u.Log + u.Rest }
 
 // diskUsage walks a folder. Files that vanish meanwhile are not counted.
 func diskUsage(dir string) (usage, error) {
@@ -205,10 +199,10 @@ func diskUsage(dir string) (usage, error) {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			n = size(st.Blocks * 512)
 		}
-		if strings.HasSuffix(path, ".ulog") {
+		if filepath.Base(filepath.Dir(path)) == "ulog" {
 			u.Log += n
 		} else {
-			u.Other += n
+			u.Rest += n
 		}
 		return nil
 	})

@@ -10,7 +10,7 @@ import (
 // short makes every scenario end in a fraction of a second.
 var short = map[string][]string{
 	"blog":    {"-n", "300", "-turns", "2"},
-	"scale":   {"-connections", "1,4", "-turns", "2", "-seconds", "0.06", "-warmup", "0.01"},
+	"scale":   {"-connections", "2", "-turns", "1", "-seconds", "0.06", "-warmup", "0.01"},
 	"noreply": {"-n", "2000", "-turns", "2"},
 	"flow":    {"-producers", "3", "-consumers", "2", "-turns", "1", "-seconds", "0.15", "-warmup", "0.02", "-wait", "30ms", "-rates", "800,10%"},
 }
@@ -31,8 +31,8 @@ func TestScenarios(t *testing.T) {
 		want           []string // in the report
 	}{
 		{"blog", "blog", nil, []string{"300 messages of 243 bytes", "13,806", "fake"}},
-		{"scale", "scale", nil, []string{"a queue each", "get+delete   4             fake"}},
-		{"scale, one queue", "scale", []string{"-shared"}, []string{"one queue", "get+delete   1             fake"}},
+		{"scale", "scale", nil, []string{"a queue each", "get+delete   2             fake"}},
+		{"scale, one queue", "scale", []string{"-shared"}, []string{"one queue", "get+delete   2             fake"}},
 		{"noreply", "noreply", nil, []string{"2,000 messages of 200 bytes", "get+delete, pipelined"}},
 		{"flow", "flow", nil, []string{"messages a second through", "end to end", "set answered", "p99.9"}},
 		{"flow by close/open", "flow", []string{"-take", "close/open"}, []string{"(close/open)", "end to end"}},

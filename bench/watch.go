@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -27,7 +26,7 @@ func newWatch(r *report, s *server) (*watch, error) {
 		s: s,
 		phases: r.table(s.name+": memory and disk by phase", "phase", "messages", "took", "a second",
 			"RSS", "anonymous", "file", "PSS", "peak RSS", "peak anonymous", "log on disk", "rest on disk"),
-		starts: r.table(s.name+": starts (page cache warm)", "after", "log on disk", "LSNs behind the tree", "until ready", "server's log"),
+		starts: r.table(s.name+": starts (page cache warm)", "after", "log on disk", "LSNs behind the tree", "until ready"),
 	}, nil
 }
 
@@ -63,7 +62,7 @@ func (w *watch) row(name string, n int64, took time.Duration, peakAnon size) err
 	if n > 0 {
 		messages, perSecond = count(n), rate(float64(n)/took.Seconds())
 	}
-	w.phases.row(name, messages, span(took), perSecond, m.RSS, m.Anon, m.File, m.PSS, m.Peak, peakAnon, disk.Log, disk.Other)
+	w.phases.row(name, messages, span(took), perSecond, m.RSS, m.Anon, m.File, m.PSS, m.Peak, peakAnon, disk.Log, disk.Rest)
 	return nil
 }
 
@@ -84,29 +83,18 @@ func (w *watch) restart(ctx context.Context, kill bool) error {
 	if err != nil {
 		return err
 	}
-	before := len(w.s.proc.output())
 	s, err := w.s.restart(ctx)
 	if err != nil {
 		return fmt.Errorf("start after %s: %w", after, err)
 	}
 	*w.s = *s
-	w.starts.row(after, disk.Log, behind, span(s.ready), recoveryLine(s.proc.output()[before:]))
+	w.starts.row(after, disk.Log, behind, span(s.ready))
 	return w.row("start after "+after, 0, s.ready, 0)
 }
 
-// recoveryLine is the line in which a server tells what it recovered; "" if there is none.
-func recoveryLine(output string) string {
-	for line := range strings.Lines(output) {
-		if strings.Contains(line, "recover") {
-			return strings.TrimSpace(line)
-		}
-	}
-	return ""
-}
-
-// settle waits until the data folder has kept its size for two seconds, at most limit, and returns what it then is
-// and when it was last seen to change.
-func (w *watch) settle(ctx context.Context, limit time.Duration) (u usage, changed time.Duration, err error) {
+// settle waits until the data folder is not larger than want (0: as large as it likes) and has kept its size for two
+// seconds, at most limit, and returns what it then is and when it was last seen to change.
+func (w *watch) settle(ctx context.Context, want size, limit time.Duration) (u usage, changed time.Duration, err error) {
 	const still = 2 * time.Second
 	began := time.Now()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -120,7 +108,7 @@ func (w *watch) settle(ctx context.Context, limit time.Duration) (u usage, chang
 		if now != u {
 			u, changed = now, passed
 		}
-		if passed-changed >= still || passed >= limit {
+		if passed-changed >= still && (want == 0 || u.total() <= want) || passed >= limit {
 			return u, changed, nil
 		}
 		select {
@@ -136,6 +124,6 @@ func (w *watch) checkpoint(ctx context.Context, limit time.Duration) (usage, err
 	if _, err := httpDo(ctx, http.MethodPost, "http://"+w.s.admin+"/rpc/synchronize?hard=1"); err != nil {
 		return usage{}, err
 	}
-	u, _, err := w.settle(ctx, limit)
+	u, _, err := w.settle(ctx, 0, limit)
 	return u, err
 }
