@@ -118,6 +118,8 @@ func decodeFrameHeader(b []byte, state uint32) (frameHeader, error) {
 	return h, nil
 }
 
+func updateSum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
+
 // solve returns the x with f(x) = want, for a function that is one-to-one and linear but for a constant, as a CRC is in
 // its initial value and in any four bytes of its data. So 32 trials give the equations. Repair needs it.
 func solve(f func(x uint32) uint32, want uint32) uint32 {

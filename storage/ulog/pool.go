@@ -12,6 +12,12 @@ func newLogID() (id [16]byte) {
 	return id
 }
 
+func newSeed() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
 // seedOf returns the seed of a segment that has no file yet. It is drawn when it is first asked for, be it by Stage or by
 // the making of the file.
 func (l *Log) seedOf(sequence uint64) uint64 {
@@ -19,9 +25,7 @@ func (l *Log) seedOf(sequence uint64) uint64 {
 	defer l.mu.Unlock()
 	seed, ok := l.seeds[sequence]
 	if !ok {
-		var b [8]byte
-		rand.Read(b[:])
-		seed = binary.LittleEndian.Uint64(b[:])
+		seed = newSeed()
 		l.seeds[sequence] = seed
 	}
 	return seed
