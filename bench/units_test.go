@@ -251,7 +251,7 @@ func TestCommandLine(t *testing.T) {
 	e := &env{dir: t.TempDir()}
 	s := blogScenario()
 	e.register(fs, s)
-	if err := fs.Parse([]string{"-json", "-servers", "", "-turns", "4", "-server-flags", "-memory 1GiB"}); err != nil {
+	if err := fs.Parse([]string{"-json", "-idle-check", "0", "-servers", "", "-turns", "4", "-server-flags", "-memory 1GiB"}); err != nil {
 		t.Fatal(err)
 	}
 	got, want := newReport(s, fs, e).Command, "go run ./bench blog -server-flags '-memory 1GiB' -servers '' -turns 4"
