@@ -188,12 +188,13 @@ func isDamage(err error) bool {
 func cases(t *testing.T, n int) int {
 	t.Helper()
 	if testing.Short() || raceEnabled {
-		return n / 8
+		return n / 10
 	}
 	return n
 }
 
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	s := newSpecimen(t)
 	r := newRand(t)
 	size := len(s.bytes)

@@ -17,8 +17,9 @@ const mapSize = 1 << 30
 
 // handle is a file that bbolt has open.
 type handle struct {
-	db   *bbolt.DB
-	file *os.File // the one that db uses
+	db       *bbolt.DB
+	file     *os.File // the one that db uses
+	pageSize int
 }
 
 // guarded runs f, which calls into bbolt and nothing else. bbolt trusts what it reads, so that whatever it panics with,
@@ -57,7 +58,9 @@ func openHandle(path string, pageSize int, create bool, log *slog.Logger) (*hand
 		},
 	}
 	err := guarded(path, "open", func() (err error) {
-		h.db, err = bbolt.Open(path, 0o600, options)
+		if h.db, err = bbolt.Open(path, 0o600, options); err == nil {
+			h.pageSize = h.db.Info().PageSize
+		}
 		return err
 	})
 	if err == nil {

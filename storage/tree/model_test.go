@@ -135,9 +135,10 @@ func randomRun(x *tree.Tx, m model, keys []string, r *rand.Rand) error {
 }
 
 func TestModel(t *testing.T) {
+	t.Parallel()
 	r := newRand(t)
 	rounds := 300
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		rounds = 60
 	}
 	path := filepath.Join(t.TempDir(), "tree")

@@ -43,6 +43,7 @@ func (t *Tree) shrink(progress func(done, total int64)) error {
 	old := t.h
 	t.h = fresh
 	t.mu.Unlock()
+	t.step("swapped")
 	if err := errors.Join(t.failed, old.db.Close()); err != nil {
 		return fmt.Errorf("shrink %s: %w", t.path, err)
 	}
@@ -55,7 +56,10 @@ func (t *Tree) copyTo(temp string, progress func(done, total int64)) (*handle, e
 		return nil, err
 	}
 	t.step("create")
-	h, err := openHandle(temp, t.opts.PageSize, true, t.opts.Log)
+	t.mu.RLock()
+	pageSize := t.h.pageSize
+	t.mu.RUnlock()
+	h, err := openHandle(temp, pageSize, true, t.opts.Log)
 	if err != nil {
 		return nil, errors.Join(err, removeIfThere(temp))
 	}
