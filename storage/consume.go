@@ -251,6 +251,7 @@ func (s *Store) refill(q *queue.Queue) error {
 		if err != nil {
 			return s.damage(err)
 		}
+		s.dropPages(rows)
 		s.lockIndex()
 		if s.epoch != epoch {
 			s.unlockIndex()
@@ -265,6 +266,19 @@ func (s *Store) refill(q *queue.Queue) error {
 		}
 	}
 }
+
+// dropPages gives the tree's mapped pages back after some megabytes were read: they would count as the process's memory.
+func (s *Store) dropPages(rows []queue.Row) {
+	for i := range rows {
+		s.mapped += int64(rows[i].Size)
+	}
+	if s.mapped > mappedBytes {
+		s.mapped = 0
+		s.tree.DropPages()
+	}
+}
+
+const mappedBytes = 8 << 20
 
 // The window that a refill reads at most.
 const (

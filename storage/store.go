@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,7 @@ type Store struct {
 	failed  chan struct{}
 	pokes   struct{ time, checkpoint chan struct{} }
 	refills sync.Mutex // one refill at a time: windows are filled by whoever needs them
+	mapped  int64      // bytes read from the tree since its pages were given back; guarded by refills
 	strides sync.Mutex // guards the tree's writing side: one stride at a time
 	reader  *ulog.Reader
 	sweeps  map[uint32][]byte // queues with purged rows in the tree: where to go on; guarded by strides
@@ -181,7 +183,7 @@ func (s *Store) catchUp() error {
 	first, end := s.cp.Position.LSN, s.ulog.Written().LSN
 	var gapped bool
 	for last := time.Now(); s.cp.Position.LSN < end; {
-		d, err := s.readStride(end, recoveryStride)
+		d, err := s.readStride(end, min(recoveryStride, s.opts.Memory/8))
 		if err != nil {
 			return fmt.Errorf("read update log: %w", err)
 		}
@@ -193,6 +195,10 @@ func (s *Store) catchUp() error {
 			last = time.Now()
 			s.opts.Progress("replaying the update log", int64(s.cp.Position.LSN-first), int64(end-first))
 		}
+	}
+	if end > first {
+		s.tree.DropPages()
+		debug.FreeOSMemory() // what the strides needed is not needed again
 	}
 	if gapped {
 		s.log.Warn("records are missing from the update log: counting the messages anew")
