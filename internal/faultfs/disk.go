@@ -1,9 +1,10 @@
 package faultfs
 
 import (
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
-	"sort"
+	"slices"
 )
 
 // step is an operation that changed something, as Replay does it again.
@@ -23,7 +24,7 @@ type inode struct {
 	id      int
 	data    []byte // what reads see
 	durable []byte
-	pending []change // since the last Sync
+	pending []change // since the last Sync, or since the first change that was lost
 }
 
 // change is a write or, without data, a change of length.
@@ -31,8 +32,17 @@ type change struct {
 	offset int64 // or size
 	data   []byte
 	resize bool
-	lost   bool // a Sync failed after it: no later one makes it durable
+	fate   fate
 }
+
+// fate is what is known of a change.
+type fate int
+
+const (
+	open    fate = iota // not synced
+	lost                // a Sync failed after it: no later one makes it durable
+	durable             // synced, but behind one that was lost, so it is applied after that one
+)
 
 func (c *change) apply(b []byte) []byte {
 	if c.resize {
@@ -133,21 +143,24 @@ func (n *inode) change(c change) {
 }
 
 func (n *inode) sync(failed bool) {
-	if failed {
-		for i := range n.pending {
-			n.pending[i].lost = true
+	anyLost := false
+	for i := range n.pending {
+		c := &n.pending[i]
+		if c.fate == open {
+			c.fate = durable
+			if failed {
+				c.fate = lost
+			}
 		}
+		anyLost = anyLost || c.fate == lost
+	}
+	if anyLost {
 		return
 	}
-	var lost []change
-	for _, c := range n.pending {
-		if c.lost {
-			lost = append(lost, c)
-			continue
-		}
-		n.durable = c.apply(n.durable)
+	for i := range n.pending {
+		n.durable = n.pending[i].apply(n.durable)
 	}
-	n.pending = lost
+	n.pending = nil
 }
 
 // Policy says what becomes of what was not synced.
@@ -217,7 +230,7 @@ func (r *Replay) Crash(p Policy, seed uint64) *FS {
 	names := r.disk.crashNames(p, rng)
 	after := newDisk()
 	done := make(map[*inode][]byte)
-	for _, name := range sorted(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		n := names[name]
 		if _, ok := done[n]; !ok {
 			done[n] = n.crash(p, rng)
@@ -234,21 +247,9 @@ func (f *FS) Crash(p Policy, seed uint64) *FS {
 	return (&Replay{disk: f.disk, next: len(f.steps)}).Crash(p, seed)
 }
 
-func sorted(names map[string]*inode) []string {
-	var s []string
-	for name := range names {
-		s = append(s, name)
-	}
-	sort.Strings(s)
-	return s
-}
-
 // crashNames returns the names that are there after a crash.
 func (d *disk) crashNames(p Policy, rng *rand.Rand) map[string]*inode {
-	names := make(map[string]*inode)
-	for name, n := range d.durable {
-		names[name] = n
-	}
+	names := maps.Clone(d.durable)
 	few := rng.IntN(3) // none, all, some
 	for _, s := range d.pending {
 		keep := few == 1 || few == 2 && rng.IntN(2) == 0
@@ -267,8 +268,11 @@ func (n *inode) crash(p Policy, rng *rand.Rand) []byte {
 	b := append([]byte(nil), n.durable...)
 	var pending []change
 	for _, c := range n.pending {
-		if !c.lost || rng.IntN(2) == 0 {
+		switch {
+		case c.fate == open:
 			pending = append(pending, c)
+		case c.fate == durable || rng.IntN(2) == 0:
+			b = c.apply(b)
 		}
 	}
 	if len(pending) == 0 {
