@@ -8,6 +8,7 @@ import (
 	"io"
 	"testing"
 
+	"qserver/internal/faultfs"
 	"qserver/storage/ulog"
 )
 
@@ -25,7 +26,10 @@ type appender struct {
 	log    *ulog.Log
 	wrote  []record
 	places []ulog.Place // of the bodies
+	faulty *faultfs.FS  // what the log lies on, if a test needs it
 }
+
+func (a *appender) fs() *faultfs.FS { return a.faulty }
 
 func (a *appender) stage(head, body string) {
 	p, place := a.log.Stage([]byte(head), []byte(body), crc32.Checksum([]byte(body), castagnoli))

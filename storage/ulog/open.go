@@ -278,15 +278,14 @@ func (r *recovery) install(kept []*segment, current, spare *segment) error {
 	if spare == current {
 		spare = nil
 	}
-	old, drop := r.old, []*segment(nil)
+	var old []*segment
+	drop := r.old
 	if r.keep {
 		next := current.sequence
 		if len(kept) > 0 {
 			next = kept[0].sequence
 		}
 		old, drop = connected(r.old, next)
-	} else {
-		old, drop = nil, r.old
 	}
 	l.segments = append(append(old[:len(old):len(old)], kept...), current)
 	l.current, l.spare = current, spare

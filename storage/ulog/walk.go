@@ -283,7 +283,9 @@ func (w *walk) headless(i int, end *ending) error {
 		}
 	}
 	e := w.corrupt(s.path, 0, s.bad)
-	w.behind(i, segmentHeaderLen, e)
+	if _, _, err := w.behind(i, segmentHeaderLen, e); err != nil {
+		return err
+	}
 	return e
 }
 
@@ -340,7 +342,9 @@ func (w *walk) judge(i int, offset int64, cause error, end *ending) error {
 		return e
 	}
 	t.index, t.offset = i, offset
-	w.measure(s, offset, &t)
+	if err := w.measure(s, offset, &t); err != nil {
+		return err
+	}
 	end.torn = t
 	return w.atEnd(*end)
 }
@@ -392,15 +396,18 @@ func (w *walk) behind(i int, offset int64, e *CorruptError) (t tail, started boo
 }
 
 // measure finds out whether a frame was torn at offset or nothing was written there at all.
-func (w *walk) measure(s *segment, offset int64, t *tail) {
+func (w *walk) measure(s *segment, offset int64, t *tail) error {
 	w.win.reset(s.file, s.size)
 	b, err := w.win.bytes(offset, frameHeaderLen)
-	if err != nil {
+	if errors.Is(err, errShort) {
 		t.found = true // a whole segment has room for the mark behind its last frame
-		return
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("segment %s: %w", s.path, err)
 	}
 	if [frameHeaderLen]byte(b) == zeroFrame {
-		return
+		return nil
 	}
 	t.found = true
 	t.bytes = max(t.bytes, frameHeaderLen)
@@ -409,4 +416,5 @@ func (w *walk) measure(s *segment, offset int64, t *tail) {
 		t.bytes = max(t.bytes, h.len())
 	}
 	t.frames++
+	return nil
 }
