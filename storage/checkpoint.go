@@ -71,6 +71,7 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			lastLSN, lastChange = lsn, time.Now()
 		} else if time.Since(lastChange) > idleAfter {
 			s.rest(ctx)
+			s.seal()
 		}
 	}
 }

@@ -101,6 +101,29 @@ func (s *Store) leadLocked() {
 	s.mu.Lock()
 }
 
+// seal bounds the log's tail when nothing has been written for a while: what lies before the seal can't be taken for a
+// torn write. It takes the leader's place, and leaves it at once when there is something to write.
+func (s *Store) seal() {
+	s.mu.Lock()
+	if s.writing || len(s.open.ops) > 0 || s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.writing = true
+	s.mu.Unlock()
+	err := s.ulog.Seal()
+	s.lockIndex()
+	s.writing = false
+	if err != nil {
+		s.failLocked(err)
+	}
+	woken := s.takeFollowersLocked()
+	s.unlockIndex()
+	for _, f := range woken {
+		f.wake <- struct{}{}
+	}
+}
+
 // write is the only caller of the log's Write.
 func (s *Store) write(b *batch, lb *ulog.Batch) error {
 	if lb == nil {
