@@ -324,17 +324,22 @@ func (c *Session) Wait(queues [][]byte, options []ReserveOptions, wake func()) *
 	w := &Waiter{c: c, opts: options}
 	w.w.Holder, w.w.Wake = &c.held, wake
 	s.lockIndex()
-	opts := make([]queue.ReserveOpts, len(options))
-	qs := make([]*queue.Queue, len(queues))
-	for i, name := range queues {
-		qs[i] = s.ix.LookupOrWait(name)
-		opts[i] = queue.ReserveOpts{Lease: options[i].Lease, Tag: string(options[i].Tag)}
-	}
+	qs := make([]*queue.Queue, 0, len(queues))
 	c.waiter = &w.w
-	if s.closed || s.err != nil {
-		s.ix.EndWaits()
+	switch {
+	case s.closed || s.err != nil:
+		s.ix.Refuse(&w.w)
+	case c.held.Held() >= s.opts.MaxHeld:
+		s.heldLimit++
+		s.ix.Refuse(&w.w)
+	default:
+		opts := make([]queue.ReserveOpts, len(options))
+		for i, name := range queues {
+			qs = append(qs, s.ix.LookupOrWait(name))
+			opts[i] = queue.ReserveOpts{Lease: options[i].Lease, Tag: string(options[i].Tag)}
+		}
+		s.ix.Wait(&w.w, qs, opts)
 	}
-	s.ix.Wait(&w.w, qs, opts)
 	var cold []*queue.Queue
 	for _, q := range qs {
 		if _, refill := s.ix.Head(q); refill {

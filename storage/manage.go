@@ -87,7 +87,7 @@ func (s *Store) Queue(name []byte) (st QueueStats, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.ix.Lookup(name)
-	if q == nil {
+	if q == nil || q.Num == 0 {
 		return QueueStats{}, false
 	}
 	return queueStats(q.Name, q.Counts(), time.Now().UnixMilli()), true

@@ -213,7 +213,7 @@ func (s *Store) restore() error {
 	s.ix.Restore(s.cp.Base, now)
 	s.staged = s.cp.Position.LSN
 	s.applied.Store(s.staged)
-	s.treeLSN, s.treePlace = s.staged, s.cp.Place
+	s.treeLSN, s.treePlace = s.staged, s.ulog.End()
 	return s.tree.View(func(v *tree.View) error {
 		err := v.Scan(tableQueues, nil, nil, func(key, value []byte) error {
 			r, err := decodeQueueRow(key, value)

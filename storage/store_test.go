@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"qserver/storage"
@@ -144,11 +145,15 @@ func TestRestartKeepsOrderAndReserved(t *testing.T) {
 }
 
 func TestDelayedTTLAndWait(t *testing.T) {
+	synctest.Test(t, testDelayedTTLAndWait)
+}
+
+func testDelayedTTLAndWait(t *testing.T) {
 	s := open(t, t.TempDir(), storage.Options{})
 	c := s.NewSession("c")
 	defer c.Close()
-	putReq(t, c, "q", storage.PutRequest{Body: []byte("late"), Delay: 50 * time.Millisecond})
-	putReq(t, c, "q", storage.PutRequest{Body: []byte("gone"), Expire: time.Now().Add(20 * time.Millisecond)})
+	putReq(t, c, "q", storage.PutRequest{Body: []byte("late"), Delay: 3 * time.Second})
+	putReq(t, c, "q", storage.PutRequest{Body: []byte("gone"), Expire: time.Now().Add(2 * time.Second)})
 	st, _ := s.Queue([]byte("q"))
 	if st.Delayed != 1 || st.Ready != 1 {
 		t.Fatalf("%+v", st)
@@ -162,7 +167,7 @@ func TestDelayedTTLAndWait(t *testing.T) {
 	woken := make(chan struct{})
 	d := s.NewSession("d")
 	defer d.Close()
-	time.Sleep(25 * time.Millisecond)
+	time.Sleep(2500 * time.Millisecond)
 	w := d.Wait([][]byte{[]byte("q")}, make([]storage.ReserveOptions, 1), func() { close(woken) })
 	<-woken
 	_, got, ok, err := w.Take()

@@ -55,6 +55,7 @@ func (y *memory) setBody(m *Message, body []byte) {
 
 // removed notes that message id was removed by record lsn.
 func (y *memory) removed(id, lsn uint64) {
+	delete(y.gone, id) // the mark of leave
 	y.outdated(id, lsn)
 	if id < y.deadBase {
 		return
@@ -65,6 +66,9 @@ func (y *memory) removed(id, lsn uint64) {
 	}
 	y.dead[i/64] |= 1 << (i % 64)
 }
+
+// leave notes that the removal of message id is staged: the tree may have it, and nobody may find it there any more.
+func (y *memory) leave(id uint64) { y.gone[id] = 1<<64 - 1 }
 
 // outdated notes that what the tree has of message id is not so since record lsn.
 func (y *memory) outdated(id, lsn uint64) {

@@ -162,6 +162,7 @@ func (ix *Index) expire(m *Message) {
 	}
 	m.state = Leaving
 	q.leaving++
+	ix.memory.leave(m.ID)
 	ix.expired = append(ix.expired, m)
 }
 
@@ -174,6 +175,7 @@ func (ix *Index) TakeExpired() []*Message {
 	var e []*Message
 	for _, m := range ix.expired {
 		if m.ID <= m.queue.doorPurged {
+			delete(ix.memory.gone, m.ID)
 			ix.memory.drop(m)
 			continue
 		}

@@ -184,7 +184,7 @@ func (ix *Index) ExpireCold(c ColdTimer, lane TreeLane) {
 	}
 	m := &Message{ID: t.id, Pri: t.pri, Size: t.size, Due: t.due, Expire: t.at, queue: q, lane: lane, state: Leaving}
 	ix.memory.count(m)
-	ix.memory.gone[m.ID] = 1<<64 - 1 // until the removal is applied
+	ix.memory.leave(m.ID)
 	q.leaving++
 	if lane == LaneDelayed {
 		ix.addCold(q, -1)

@@ -70,6 +70,9 @@ func (ix *Index) Wait(w *Waiter, queues []*Queue, opts []ReserveOpts) {
 	}
 }
 
+// Refuse ends w's waiting, which has not begun, without a result.
+func (ix *Index) Refuse(w *Waiter) { ix.finish(w) }
+
 // finish ends w's waiting, with or without a result.
 func (ix *Index) finish(w *Waiter) {
 	for i := range w.places {
