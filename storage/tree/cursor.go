@@ -89,6 +89,7 @@ type cursor struct {
 	s     *source
 	path  []level // from the root to the leaf
 	depth int     // levels in use
+	ahead ahead
 }
 
 type level struct {
@@ -179,14 +180,17 @@ func (c *cursor) next() error {
 
 // nextLeaf goes to the first row of the next leaf, or to the end.
 func (c *cursor) nextLeaf() error {
-	leaf := c.leaf().page
-	for d := c.depth - 2; d >= 0; d-- {
+	leaf, above := c.leaf().page, c.depth-2
+	for d := above; d >= 0; d-- {
 		l := &c.path[d]
 		if l.i+1 >= l.page.count {
 			continue
 		}
 		l.i++
 		c.depth = d + 1
+		if d == above {
+			c.ahead.next(c.s, l)
+		}
 		for !l.page.leaf {
 			var err error
 			if l, err = c.push(l.page.child(l.i), l.page.key(l.i)); err != nil {

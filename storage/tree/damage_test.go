@@ -279,7 +279,11 @@ func TestLostWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := 0
+	newer := maps.Clone(s.rows)
+	for i := range 3 {
+		newer[rowKey(messages, key(1, i))] = fmt.Sprintf("newer %d", i)
+	}
+	lost, harmless := 0, 0
 	for at := 2 * damagePage; at < min(len(whole), len(s.bytes)); at += damagePage {
 		if bytes.Equal(whole[at:at+damagePage], s.bytes[at:at+damagePage]) {
 			continue
@@ -290,13 +294,16 @@ func TestLostWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		report, err := tree.Check(s.path, tree.Options{Tables: tables}, nil, nil)
-		if err != nil || len(report.Problems) == 0 {
-			t.Errorf("a lost write of the page at %d is not found: %v", at, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		lost++
+		if lost++; len(report.Problems) == 0 { // as with the unused end of the list of free pages
+			checkFile(t, s.path, newer)
+			harmless++
+		}
 	}
-	if lost == 0 {
-		t.Error("the update changed no page")
+	if lost < 4 || harmless > 1 {
+		t.Errorf("of %d lost pages %d are harmless", lost, harmless)
 	}
 }
 

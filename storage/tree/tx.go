@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -162,92 +160,6 @@ func (x *Tx) remove(stored []byte, g *group) (old []byte, found bool, err error)
 	return value, true, nil
 }
 
-// Get returns the value of a row as this transaction has it; otherwise it is as View.Get.
-func (x *Tx) Get(table int, key []byte) (value []byte, found bool, err error) {
-	if x.key, err = appendKey(x.key[:0], x.t.tables, table, key); err != nil {
-		return nil, false, err
-	}
-	r, err := x.touch(x.key)
-	if err != nil {
-		return nil, false, err
-	}
-	stored, found, err := x.find(r, x.key)
-	if err != nil || !found {
-		return nil, false, err
-	}
-	value, _, ok := unseal(x.key, stored)
-	if !ok {
-		return nil, false, x.fail(r.cur.s.corrupt(r.cur.leaf().page.id, "the row does not match its sum"))
-	}
-	return value, true, nil
-}
-
-// Scan calls fn for each row of the table as this transaction has it; otherwise it is as View.Scan. fn may write: rows
-// that it puts ahead of the scan will be met.
-func (x *Tx) Scan(table int, from, to []byte, fn func(key, value []byte) error) error {
-	next, end, err := scanRange(x.t.tables, table, from, to)
-	if err != nil {
-		return err
-	}
-	for r := (&run{cur: cursor{s: &x.src}}); next != nil && bytes.Compare(next, end) < 0; {
-		if x.b == nil {
-			return ErrClosed
-		}
-		if err := r.place(next); err != nil {
-			return x.fail(err)
-		}
-		if err := r.cur.absent(); err != nil {
-			return x.fail(err)
-		}
-		stop := end
-		if r.to != nil && bytes.Compare(r.to, end) < 0 {
-			stop = r.to
-		}
-		if err := x.scanLeaf(next, stop, fn); err != nil {
-			return stopped(err)
-		}
-		next = r.to
-	}
-	return nil
-}
-
-// scanLeaf scans rows whose keys belong to one leaf of the tree as the transaction found it.
-func (x *Tx) scanLeaf(from, to []byte, fn func(key, value []byte) error) error {
-	var c *bbolt.Cursor
-	var key, stored []byte
-	for writes := -1; ; {
-		err := x.guarded("scan", func() error {
-			switch {
-			case c == nil:
-				c = x.b.Cursor()
-				key, stored = c.Seek(from)
-			case writes != x.writes: // what the cursor stands on may have moved
-				key, stored = c.Seek(append(bytes.Clone(key), 0))
-			default:
-				key, stored = c.Next()
-			}
-			return nil
-		})
-		if err != nil || key == nil {
-			return err
-		}
-		value, _, ok := unseal(key, stored)
-		if !ok {
-			return x.fail(&CorruptError{File: x.t.path, Offset: -1, What: "a row does not match its sum"})
-		}
-		if bytes.Compare(key, to) >= 0 {
-			return nil
-		}
-		writes = x.writes
-		if err := fn(key[1:], value); err != nil {
-			return err
-		}
-		if x.b == nil {
-			return ErrClosed
-		}
-	}
-}
-
 // touch verifies the leaf to which the key belongs, the pages above it and those beside them, before bbolt uses them.
 func (x *Tx) touch(stored []byte) (*run, error) {
 	if x.b == nil {
@@ -344,64 +256,4 @@ func (x *Tx) take(n int) []byte {
 	b := x.value[:n:n]
 	x.value = x.value[n:]
 	return b
-}
-
-// group returns the change to the group that the stored key of the table belongs to.
-func (x *Tx) group(table int, stored []byte) *group {
-	prefix := stored[:1+x.t.tables[table].GroupLen]
-	if x.last != nil && bytes.Equal(prefix, x.prefix) {
-		return x.last
-	}
-	g := x.groups[string(prefix)]
-	if g == nil {
-		g = &group{}
-		x.groups[string(prefix)] = g
-	}
-	x.last, x.prefix = g, append(x.prefix[:0], prefix...)
-	return g
-}
-
-// writeGroups brings the group records up to date.
-func (x *Tx) writeGroups() error {
-	for _, prefix := range slices.Sorted(maps.Keys(x.groups)) {
-		change := x.groups[prefix]
-		key := append([]byte{prefixGroup}, prefix...)
-		g, err := x.readGroup(key)
-		if err != nil {
-			return err
-		}
-		before := g.count
-		g.count += change.count
-		g.digest += change.digest
-		if int64(change.count) < 0 && before < -change.count || g.count == 0 && g.digest != 0 {
-			return x.fail(x.src.corrupt(x.src.root, "the record of a group of %d rows does not match them", before))
-		}
-		switch {
-		case g.count > 0:
-			err = x.putRaw(key, g.append(nil))
-		case before > 0:
-			_, _, err = x.remove(key, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (x *Tx) readGroup(key []byte) (group, error) {
-	r, err := x.touch(key)
-	if err != nil {
-		return group{}, err
-	}
-	stored, found, err := x.find(r, key)
-	if err != nil || !found {
-		return group{}, err
-	}
-	value, _, ok := unseal(key, stored)
-	g, whole := parseGroup(value)
-	if !ok || !whole {
-		return group{}, x.fail(r.cur.badSeal(r.cur.leaf().i))
-	}
-	return g, nil
 }
