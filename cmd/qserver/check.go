@@ -40,7 +40,7 @@ func check(_ context.Context, args, _ []string, stdout, stderr io.Writer) error 
 	}
 	report, err := storage.Check(dir, newProgress(stderr).report)
 	if err != nil {
-		return fmt.Errorf("check %s: %w", dir, err)
+		return folderError("check", dir, err)
 	}
 	if asJSON {
 		err = json.NewEncoder(stdout).Encode(newCheckJSON(report))

@@ -33,7 +33,7 @@ func defrag(_ context.Context, args, _ []string, stdout, stderr io.Writer) error
 	}
 	before, after, err := storage.Defrag(dir, newProgress(stderr).report)
 	if err != nil {
-		return fmt.Errorf("defrag %s: %w", dir, err)
+		return folderError("defrag", dir, err)
 	}
 	_, err = fmt.Fprintf(stdout, "before: %d bytes (%s)\nafter:  %d bytes (%s)\n",
 		before, humanSize(before), after, humanSize(after))

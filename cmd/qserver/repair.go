@@ -37,7 +37,7 @@ func repair(_ context.Context, args, _ []string, stdout, stderr io.Writer) error
 	}
 	report, err := storage.Repair(dir, cut, newProgress(stderr).report)
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", dir, err)
+		return folderError("repair", dir, err)
 	}
 	return writeRepair(stdout, report)
 }

@@ -37,9 +37,10 @@ func TestMain(m *testing.M) {
 //	dial CONN ADDRESS           opens a memcached connection
 //	say CONN LINE REPLY…        sends the line (\n in it ends a line; '' sends nothing) and compares the lines that come back
 //	hangup CONN                 closes it
+//	damage FILE TEXT            changes a byte within the first TEXT in the file
 //
-// and the programs talk ADDRESS (sends standard input, prints what comes back until the server closes) and httpget URL
-// (prints status and body).
+// and the programs talk ADDRESS (sends standard input, prints what comes back until the server closes) and httpget
+// [-host NAME] URL (prints status and body).
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -53,7 +54,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": cmdExits, "server": cmdServer, "fifo": cmdFifo, "signal": cmdSignal, "closed": cmdClosed,
-			"ends": cmdEnds, "logged": cmdLogged, "dial": cmdDial, "say": cmdSay, "hangup": cmdHangup,
+			"ends": cmdEnds, "logged": cmdLogged, "dial": cmdDial, "say": cmdSay, "hangup": cmdHangup, "damage": cmdDamage,
 		},
 	})
 }
@@ -180,6 +181,10 @@ func start(ts *testscript.TestScript, name string, args []string, open func() (i
 	c := &child{cmd: exec.Command(program, args...), ended: make(chan struct{}), shut: make(chan struct{}), news: make(chan struct{})}
 	c.cmd.Dir = ts.MkAbs(".")
 	c.cmd.Stdout, c.cmd.Stderr = w, w
+	c.cmd.Env = os.Environ()
+	for _, k := range new(config).knobs() {
+		c.cmd.Env = append(c.cmd.Env, k.env()+"="+ts.Getenv(k.env()))
+	}
 	ts.Check(c.cmd.Start())
 	w.Close()
 	if open == nil {
@@ -269,6 +274,18 @@ func cmdHangup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(sceneOf(ts).conns[args[0]].Close())
 }
 
+func cmdDamage(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	b, err := os.ReadFile(path)
+	ts.Check(err)
+	i := bytes.Index(b, []byte(args[1]))
+	if i < 0 {
+		ts.Fatalf("no %q in %s", args[1], args[0])
+	}
+	b[i] ^= 1
+	ts.Check(os.WriteFile(path, b, 0o600))
+}
+
 // talk sends standard input to a memcached port, lines ended by CRLF, and prints what comes back until the server closes.
 func talk() {
 	text, err := io.ReadAll(os.Stdin)
@@ -283,9 +300,17 @@ func talk() {
 	exit(err)
 }
 
-// httpGet prints the status and the body of an answer.
+// httpGet prints the status and the body of an answer: httpget [-host NAME] URL.
 func httpGet() {
-	response, err := http.Get(os.Args[1])
+	args := os.Args[1:]
+	request, err := http.NewRequest(http.MethodGet, args[len(args)-1], nil)
+	if err == nil && args[0] == "-host" {
+		request.Host = args[1]
+	}
+	var response *http.Response
+	if err == nil {
+		response, err = http.DefaultClient.Do(request)
+	}
 	if err == nil {
 		fmt.Println(response.StatusCode)
 		_, err = io.Copy(os.Stdout, response.Body)

@@ -1,0 +1,3 @@
+package main
+import "testing"
+func testReadme(t *testing.T, program string) {}
