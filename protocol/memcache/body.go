@@ -15,8 +15,7 @@ func (c *conn) body(n int) (body []byte, ok bool) {
 		if in[n] != '\r' || in[n+1] != '\n' {
 			return nil, c.badChunk()
 		}
-		body = make([]byte, n)
-		copy(body, in)
+		body = append(make([]byte, 0, n), in[:n]...)
 		c.in.skip(n + 2)
 		return body, true
 	}
@@ -35,6 +34,11 @@ func (c *conn) body(n int) (body []byte, ok bool) {
 // arriving collects a body that is not there yet. Its memory grows with what has arrived, and counts against the shared budget
 // until the command is done.
 func (c *conn) arriving(n int) (body []byte, ok bool) {
+	for len(c.in.buffered()) == 0 { // nothing has arrived: it costs nothing
+		if !c.more() {
+			return nil, false
+		}
+	}
 	for {
 		if len(body) == cap(body) {
 			if body, ok = c.grow(body, n); !ok {

@@ -145,9 +145,9 @@ func TestHostileInputs(t *testing.T) {
 		{"70 NUL", "\x00\r\n", "ERROR\r\n", false},
 		{"70 FF FE", "\xff\xfe\r\n", "ERROR\r\n", false},
 	} {
-		for way, size := range splits(1) {
-			t.Run(tt.name+"/"+way, func(t *testing.T) {
-				bubble(t, func(s *memcache.Server, _ *storage.Options) { s.MaxItemSize = 1024 }, func(t *testing.T, s *server) {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(s *memcache.Server, _ *storage.Options) { s.MaxItemSize = 1024 }, func(t *testing.T, s *server) {
+				for way, size := range splits(1) {
 					s.dial().do("set victim 0 0 1\r\nv\r\n", "STORED\r\n")
 					c := s.dial()
 					c.sendSplit(tt.in, size)
@@ -157,15 +157,18 @@ func TestHostileInputs(t *testing.T) {
 					} else {
 						c.wantOpen()
 					}
-					if got := s.queue("victim"); got.TotalItems != 1 || got.Ready != 1 {
-						t.Errorf("victim: got %+v, want its one message", got)
+					if got := s.queue("victim"); got.Items != 1 || got.Ready != 1 {
+						t.Errorf("%s: victim: got %+v, want its one message", way, got)
 					}
 					if _, there := s.store.Queue([]byte("pwned")); there {
-						t.Error("a body was run as a command")
+						t.Errorf("%s: a body was run as a command", way)
 					}
-				})
+					if _, err := s.store.PurgeAll(); err != nil {
+						t.Fatal(err)
+					}
+				}
 			})
-		}
+		})
 	}
 }
 
