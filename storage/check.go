@@ -113,7 +113,7 @@ func (c *checker) tree(progress Progress) error {
 // row takes one row of the tree: the tables come in their order, so queues are known before their messages.
 func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 	switch table {
-	case tableMeta:
+	case tableMeta, tableMetaCopy:
 		c.cp, err = decodeCheckpoint(value)
 	case tableQueues:
 		r, err := decodeQueueRow(key, value)
@@ -148,7 +148,7 @@ func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 // ulog reads the log behind the tree.
 func (c *checker) ulog(progress Progress) error {
 	now := time.Now().UnixMilli()
-	_, err := ulog.Check(filepath.Join(c.dir, "ulog"), ulog.OS{}, c.cp.Position, c.cp.Place, func(rec *ulog.Record) error {
+	rep, err := ulog.Check(filepath.Join(c.dir, "ulog"), ulog.OS{}, c.cp.Position, c.cp.Place, func(rec *ulog.Record) error {
 		c.report.Records++
 		var op queue.Op
 		if err := queue.DecodeHead(rec.Head, len(rec.Body), &op); err != nil {
@@ -158,14 +158,11 @@ func (c *checker) ulog(progress Progress) error {
 		c.op(&op, now)
 		return nil
 	})
-	var rep struct {
-		CutFrames int
-		Problems  []*ulog.CorruptError
-	}
 	c.report.CutFrames = rep.CutFrames
-	for _, p := range rep.Problems {
+	if p, damaged := errors.AsType[*ulog.CorruptError](err); damaged {
 		c.problem(Problem{File: p.File, Offset: p.Offset, Messages: damagedMessages(p),
 			What: fmt.Sprintf("%v: LSN %d expected, %d intact records behind it", p.Err, p.LSN, p.Later)})
+		err = nil
 	}
 	if progress != nil {
 		progress("update log", c.report.Records, c.report.Records)
@@ -265,8 +262,18 @@ func Repair(dir string, cut bool, progress Progress) (RepairReport, error) {
 	if err != nil {
 		return r, err
 	}
-	_ = cp
-	return r, nil
+	log, err := ulog.Repair(filepath.Join(dir, "ulog"), ulog.OS{}, cp.Position, cp.Place, cut)
+	r.Kept = append(append(r.Kept, log.SetAside...), log.Dropped...)
+	for _, m := range log.Missing {
+		r.Missing = append(r.Missing, fmt.Sprintf("records of the update log: LSN %d to %d (%d)", m.First, m.Last, m.Last-m.First+1))
+	}
+	if log.Last.LSN > cp.Position.LSN {
+		r.Intact += int64(log.Last.LSN - cp.Position.LSN)
+	}
+	for _, m := range log.Missing {
+		r.Intact -= int64(m.Last - m.First + 1)
+	}
+	return r, classify(err)
 }
 
 // tree rebuilds the tree from its intact rows if it is damaged, and says where it stands.
@@ -275,7 +282,7 @@ func (r *RepairReport) tree(dir string, progress Progress) (checkpoint, error) {
 	cp := checkpoint{Base: queue.Base{NextID: 1, NextQueue: 1}}
 	opts := tree.Options{Tables: treeTables()}
 	rep, err := tree.Check(path, opts, stepOf(progress, "reading the tree"), func(table int, _, value []byte) (err error) {
-		if table == tableMeta {
+		if table == tableMeta || table == tableMetaCopy {
 			cp, err = decodeCheckpoint(value)
 		}
 		return err
@@ -294,7 +301,7 @@ func (r *RepairReport) tree(dir string, progress Progress) (checkpoint, error) {
 	if err != nil {
 		return cp, err
 	}
-	if err := r.salvage(t, path, opts, progress); err != nil {
+	if err := r.salvage(t, path, opts, cp, progress); err != nil {
 		return cp, errors.Join(err, t.Close())
 	}
 	if err := t.Close(); err != nil {
@@ -309,7 +316,7 @@ func (r *RepairReport) tree(dir string, progress Progress) (checkpoint, error) {
 }
 
 // salvage copies every intact row of the damaged file into t and counts the messages anew.
-func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, progress Progress) error {
+func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, cp checkpoint, progress Progress) error {
 	var batch []treeWrite
 	size := 0
 	flush := func() error {
@@ -335,6 +342,8 @@ func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, 
 	if err != nil {
 		return err
 	}
+	meta := appendCheckpoint(nil, &cp)
+	batch = append(batch, treeWrite{table: tableMeta, key: baseKey, value: meta}, treeWrite{table: tableMetaCopy, key: baseKey, value: meta})
 	if err := flush(); err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@
 //	2 messages  number[4] lane[1] order[8] id[8]        u priority, u flags, u deliveries, u enqueued, u due, u expire, body
 //	3 times     at[8] id[8] kind[1]                     u queue number, u priority, u size, u due
 //	4 dedup     until[8] number[4] key                  nothing
+//	5 meta copy as meta, for a repair of a damaged tree
 //
 // totals are seven i: enqueued, acked, purged, expired, live, dead, bytes. Times are Unix milliseconds, 0 is none. lane is 0
 // for ready (order: the priority) and 1 for delayed (order: the due time); kind is 0 for due and 1 for expire. A message

@@ -17,6 +17,7 @@ const (
 	tableMessages
 	tableTimes
 	tableDedup
+	tableMetaCopy // the meta row again: without it nothing of a damaged tree could be used
 )
 
 func treeTables() []tree.TableSpec {
@@ -26,6 +27,7 @@ func treeTables() []tree.TableSpec {
 		tableMessages: {Name: "messages", GroupLen: 5},
 		tableTimes:    {Name: "times"},
 		tableDedup:    {Name: "dedup"},
+		tableMetaCopy: {Name: "meta copy"},
 	}
 }
 

@@ -70,7 +70,9 @@ func (d *stride) apply(tx *tree.Tx) error {
 		}
 		d.writes = append(d.writes, w)
 	}
-	d.writes = append(d.writes, treeWrite{table: tableMeta, key: baseKey, value: appendCheckpoint(nil, &d.cp)})
+	meta := appendCheckpoint(nil, &d.cp)
+	d.put(tableMeta, baseKey, meta)
+	d.put(tableMetaCopy, baseKey, meta)
 	return d.flush()
 }
 
