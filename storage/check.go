@@ -39,14 +39,18 @@ type checker struct {
 	dir    string
 	cp     checkpoint
 	queues map[uint32]*checkedQueue
-	report CheckReport
+	// A checkpoint leaves out messages whose removal follows in the log: counted by the tree's totals, without a row.
+	leftOut map[uint64]uint32 // message id to queue number
+	report  CheckReport
 }
 
 type checkedQueue struct {
 	queueRow
 	rows, bytes int64 // live rows in the tree
 	treeTotals  queue.Totals
+	treePurged  uint64
 	delayed     int64 // live messages whose due time is still to come
+	noRows      int64 // live at the tree's position and left out of it
 }
 
 // Check verifies every sum and invariant of a data folder that no server has open, and changes nothing. Damage is in the
@@ -113,14 +117,18 @@ func (c *checker) tree(progress Progress) error {
 // row takes one row of the tree: the tables come in their order, so queues are known before their messages.
 func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 	switch table {
-	case tableMeta, tableMetaCopy:
+	case tableMeta:
+		if c.cp, err = decodeCheckpoint(value); err == nil {
+			c.findLeftOut()
+		}
+	case tableMetaCopy:
 		c.cp, err = decodeCheckpoint(value)
 	case tableQueues:
 		r, err := decodeQueueRow(key, value)
 		if err != nil {
 			return err
 		}
-		c.queues[r.Num] = &checkedQueue{queueRow: r, treeTotals: r.Totals}
+		c.queues[r.Num] = &checkedQueue{queueRow: r, treeTotals: r.Totals, treePurged: r.PurgedID}
 	case tableMessages:
 		row, err := decodeMessageRow(key, value)
 		if err != nil {
@@ -130,6 +138,7 @@ func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 		if q == nil {
 			return fmt.Errorf("message %d lies in queue number %d, which is not there", row.ID, row.Queue)
 		}
+		delete(c.leftOut, row.ID)
 		if row.ID > q.PurgedID {
 			q.rows++
 			q.bytes += int64(row.Size)
@@ -143,6 +152,18 @@ func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 		_, _, _, err = decodeDedupKey(key)
 	}
 	return err
+}
+
+// findLeftOut collects the messages which the log's tail removes and the tree may have left out; rows strike them off again.
+func (c *checker) findLeftOut() {
+	c.leftOut = make(map[uint64]uint32)
+	_, _ = ulog.Check(filepath.Join(c.dir, "ulog"), ulog.OS{}, c.cp.Position, c.cp.Place, func(rec *ulog.Record) error {
+		var op queue.Op
+		if queue.DecodeHead(rec.Head, len(rec.Body), &op) == nil && op.Kind == queue.KindRemove && op.ID < c.cp.NextID {
+			c.leftOut[op.ID] = op.Queue
+		}
+		return nil
+	}) // damage is found again, and told, when the records are read
 }
 
 // ulog reads the log behind the tree.
@@ -210,13 +231,18 @@ func (c *checker) op(op *queue.Op, now int64) {
 // finish compares counters with rows and lists the queues.
 func (c *checker) finish() {
 	path := filepath.Join(c.dir, "tree")
+	for id, num := range c.leftOut {
+		if q := c.queues[num]; q != nil && id > q.treePurged {
+			q.noRows++
+		}
+	}
 	for _, q := range c.queues {
 		t := q.treeTotals
-		if !q.forgotten && (t.Live != q.rows || t.Bytes != q.bytes) {
+		if t.Live -= q.noRows; !q.forgotten && (t.Live != q.rows || q.noRows == 0 && t.Bytes != q.bytes) {
 			c.problem(Problem{File: path, Offset: -1, Messages: max(t.Live-q.rows, q.rows-t.Live),
 				What: fmt.Sprintf("queue %q counts %d messages of %d bytes, its rows are %d of %d bytes", q.Name, t.Live, t.Bytes, q.rows, q.bytes)})
 		}
-		if n := t.Acked + t.Purged + t.Expired + t.Live + t.Dead; n != t.Enqueued {
+		if n := t.Acked + t.Purged + t.Expired + t.Live + q.noRows + t.Dead; n != t.Enqueued {
 			c.problem(Problem{File: path, Offset: -1, Messages: max(n-t.Enqueued, t.Enqueued-n),
 				What: fmt.Sprintf("queue %q has enqueued %d messages and accounts for %d", q.Name, t.Enqueued, n)})
 		}

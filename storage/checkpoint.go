@@ -25,6 +25,7 @@ const (
 	settleBatch    = 512       // messages looked at under one lock
 	sweepRows      = 20_000    // purged rows deleted in one transaction
 	promotedMax    = 50_000    // rows moved in one transaction
+	countsBatch    = 10_000    // counts of deliveries written down at once
 	idleAfter      = 2 * time.Second
 )
 
@@ -81,6 +82,10 @@ func (s *Store) relieve(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		enough := s.ix.Bytes() < s.opts.Memory/8*3 && s.behindLocked() < s.opts.SegmentBytes/2 && s.ix.Gone() < goneMax/4
+		if enough {
+			s.exhausted = false
+			s.freedLocked()
+		}
 		s.mu.Unlock()
 		if enough {
 			return
@@ -90,15 +95,30 @@ func (s *Store) relieve(ctx context.Context) {
 			s.checkpointFailed(ctx, err)
 			return
 		}
-		if !more {
-			s.lockIndex()
-			s.ix.EvictWarm(s.opts.Memory/8*3, s.limits())
-			s.memoryBytes.Store(s.ix.Bytes())
-			s.freedLocked()
-			s.unlockIndex()
+		if !more && !s.evict() {
 			return
 		}
 	}
+}
+
+// evict lets go of what memory only holds in case it is wanted soon. It says whether another checkpoint may free more: counts
+// of deliveries have to be written down first.
+func (s *Store) evict() (more bool) {
+	s.lockIndex()
+	defer s.unlockIndex()
+	s.ix.EvictWarm(s.opts.Memory/8*3, s.limits())
+	if s.ix.Bytes() > s.opts.Memory/2 && s.err == nil && !s.closed {
+		for _, op := range s.ix.UnsavedCounts(countsBatch) {
+			s.actor.stage(&op, nil)
+			s.pokeTime()
+			more = true
+		}
+	}
+	n := s.ix.Bytes()
+	s.memoryBytes.Store(n)
+	s.exhausted = n >= s.opts.Memory && !more
+	s.freedLocked()
+	return more
 }
 
 // rest uses a quiet moment: the tree catches up, the log is sealed, a mostly empty file shrinks.

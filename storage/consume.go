@@ -70,24 +70,43 @@ func (s *Store) receiptsLocked() {
 	}
 }
 
-// deliverLocked makes r, which was just reserved, a Delivery and gives up the lock.
-func (c *Session) deliverLocked(r *queue.Reservation, o ReserveOptions) (Delivery, bool, error) {
+// deliverLocked makes r, which was just reserved, a Delivery and gives up the lock. ok is false when the message was purged
+// in the meantime. With Remove it is acked once its body is at hand.
+func (c *Session) deliverLocked(r *queue.Reservation, o ReserveOptions) (d Delivery, ok bool, err error) {
 	s, m := c.s, r.Msg
-	d := s.deliveryLocked(m)
+	d = s.deliveryLocked(m)
 	d.Receipt = r.Receipt
 	if at := r.Deadline(); at != 0 {
 		d.Lease = at - time.Since(s.start)
 	}
-	src := s.sourceLocked(m)
+	if d.Body == nil {
+		src := s.sourceLocked(m)
+		s.unlockIndex()
+		if ok, err = s.load(&d, m, src); !ok {
+			return d, false, err
+		}
+		s.lockIndex()
+	}
 	if o.Remove {
-		op := s.ix.DoorAck(r)
-		c.stage(&op, nil)
+		err = c.ackNowLocked(r)
 	} else {
 		s.ix.DropBody(m)
 	}
 	s.unlockIndex()
-	err := s.load(&d, m, src)
 	return d, err == nil, err
+}
+
+// ackNowLocked acks what was just reserved; if the disk has no room for that it is given back.
+func (c *Session) ackNowLocked(r *queue.Reservation) error {
+	if !c.s.roomToAckLocked() {
+		c.s.ix.Release(r)
+		return ErrDiskFull
+	}
+	if c.s.ix.Current(r) {
+		op := c.s.ix.DoorAck(r)
+		c.stage(&op, nil)
+	}
+	return nil
 }
 
 func (s *Store) deliveryLocked(m *queue.Message) Delivery {
@@ -105,35 +124,42 @@ type source struct {
 	keys   [][]byte
 }
 
-func (s *Store) sourceLocked(m *queue.Message) (src source) {
-	if m.Body != nil {
-		return source{}
-	}
-	src = source{size: int(m.Size), sum: m.BodySum, inTree: s.ix.InTree(m)}
-	if src.inTree {
-		src.keys = messageKeys(m.Queue().Num, m.Pri, m.Due, m.ID)
-	} else {
+func (s *Store) sourceLocked(m *queue.Message) source {
+	src := source{size: int(m.Size), sum: m.BodySum, inTree: s.ix.BodyInTree(m)}
+	if !src.inTree {
 		src.place = ulog.Place{Segment: uint64(m.Segment), Offset: int64(m.Offset)}
+		return src
+	}
+	q := m.Queue().Num
+	src.keys = messageKeys(q, m.Pri, m.TreeDue, m.ID)
+	if m.Due != m.TreeDue {
+		src.keys = append(src.keys, messageKeys(q, m.Pri, m.Due, m.ID)...)
 	}
 	return src
 }
 
-// load reads d's body where memory has it not. The tree may advance meanwhile: then its place is asked for anew.
-func (s *Store) load(d *Delivery, m *queue.Message, src source) error {
-	for tries := 0; d.Body == nil; tries++ {
-		body, err := s.read(src)
-		if err == nil {
-			d.Body = body
-			return nil
-		}
-		if tries == 8 {
-			return s.damage(fmt.Errorf("body of message %d: %w", m.ID, err))
+// loadTries is how often a body is looked for: the checkpoint may move it from the log to the tree, or within the tree.
+const loadTries = 8
+
+// load reads d's body where memory has it not. ok is false when the message is gone, or with an error.
+func (s *Store) load(d *Delivery, m *queue.Message, src source) (ok bool, err error) {
+	for range loadTries {
+		if d.Body, err = s.read(src); err == nil {
+			return true, nil
 		}
 		s.mu.Lock()
-		d.Body, src = m.Body, s.sourceLocked(m)
+		live, body := m.Live(), m.Body
+		src = s.sourceLocked(m)
 		s.mu.Unlock()
+		if !live {
+			return false, nil
+		}
+		if body != nil {
+			d.Body = body
+			return true, nil
+		}
 	}
-	return nil
+	return false, s.damage(fmt.Errorf("body of message %d: %w", m.ID, err))
 }
 
 var errNoRow = errors.New("no row in the tree")
@@ -186,49 +212,44 @@ func (c *Session) Peek(name []byte) (d Delivery, ok bool, err error) {
 	if err := c.sync(); err != nil {
 		return d, false, err
 	}
-	s := c.s
 	for {
-		s.lockIndex()
-		if s.err != nil || s.closed {
-			err := s.writableLocked()
-			s.unlockIndex()
+		d, m, src, err := c.s.look(name)
+		if m == nil || err != nil {
 			return d, false, err
 		}
-		q := s.ix.Lookup(name)
-		if q == nil {
-			s.unlockIndex()
-			return d, false, nil
+		if d.Body != nil {
+			return d, true, nil
 		}
-		m, refill := s.ix.Head(q)
-		if m == nil && !refill {
-			s.unlockIndex()
-			return d, false, nil
-		}
-		if refill {
-			s.unlockIndex()
-			if err := s.refill(q); err != nil {
-				return d, false, err
-			}
-			continue
-		}
-		d, src := s.deliveryLocked(m), s.sourceLocked(m)
-		s.unlockIndex()
-		if d.Body == nil {
-			if d.Body, err = s.read(src); err != nil {
-				if s.stillThere(m) {
-					return d, false, s.damage(err)
-				}
-				continue // taken and acked in the meantime
-			}
-		}
-		return d, true, nil
+		if ok, err := c.s.load(&d, m, src); ok || err != nil {
+			return d, ok, err
+		} // taken and acked in the meantime
 	}
 }
 
-func (s *Store) stillThere(m *queue.Message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return m.Live() && m.State() == queue.Ready
+// look finds the first ready message of a queue; nil if there is none.
+func (s *Store) look(name []byte) (d Delivery, m *queue.Message, src source, err error) {
+	for {
+		s.lockIndex()
+		if s.err != nil || s.closed {
+			err = s.writableLocked()
+			s.unlockIndex()
+			return d, nil, src, err
+		}
+		q, refill := s.ix.Lookup(name), false
+		if q != nil {
+			m, refill = s.ix.Head(q)
+		}
+		if m != nil {
+			d, src = s.deliveryLocked(m), s.sourceLocked(m)
+		}
+		s.unlockIndex()
+		if !refill {
+			return d, m, src, nil
+		}
+		if err := s.refill(q); err != nil {
+			return d, nil, src, err
+		}
+	}
 }
 
 // refill reads the next messages of q from the tree into its window.

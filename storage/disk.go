@@ -9,6 +9,36 @@ import (
 // the spare segment can't be had or the disk's free space falls below a mark. Acks go on in the segments that are there
 // already. It clears by itself.
 
+// keptRoom is the room in the log that enqueues leave to acks and to the store's own records, bytes.
+func (s *Store) keptRoom() int64 { return min(8<<20, s.opts.SegmentBytes/4) }
+
+// roomFor is how much room in the log the door asks for before it takes a body of n bytes: others may be on their way in.
+func (s *Store) roomFor(n int) int64 { return s.keptRoom() + s.opts.SegmentBytes/64 + int64(n) }
+
+// makeRoom sees to it that the log has room for a body of n bytes without any allocation that could fail.
+func (s *Store) makeRoom(n int) error {
+	if s.ulog.Room() > s.roomFor(n) {
+		return nil
+	}
+	s.prepare()
+	if s.full.Load() {
+		return ErrDiskFull
+	}
+	if s.ulog.Room() > s.roomFor(n) {
+		return nil
+	}
+	free, _, err := diskSpace(s.dir) // a segment of its own, as large as needed
+	if err == nil && free < int64(n)+s.opts.SegmentBytes+s.opts.MinFreeDisk {
+		return ErrDiskFull
+	}
+	return nil
+}
+
+// roomToAckLocked says whether a small record may be written: on a full disk the last bit is kept for the store's own.
+func (s *Store) roomToAckLocked() bool {
+	return !s.full.Load() || s.ulog.Room() > s.keptRoom()/8
+}
+
 // prepare makes the log's spare segment.
 func (s *Store) prepare() {
 	err := s.ulog.Prepare()

@@ -42,11 +42,10 @@ func (m *modelMessage) state(now time.Time) string {
 }
 
 type model struct {
-	queues  map[string][]*modelMessage
-	lists   []map[string][]uint64 // per session and queue: receipts in order
-	dedup   map[string]time.Time
-	created map[string]bool
-	counts  map[string]*storage.QueueStats
+	queues map[string][]*modelMessage
+	lists  []map[string][]uint64 // per session and queue: receipts in order
+	dedup  map[string]time.Time
+	counts map[string]*storage.QueueStats
 }
 
 const modelSessions = 3

@@ -15,7 +15,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (c *Session) Enqueue(name []byte, p PutRequest) (id uint64, err error) {
 	s := c.s
 	sum := crc32.Checksum(p.Body, castagnoli)
-	if err := c.waitForMemory(); err != nil {
+	if err := c.admit(len(p.Body)); err != nil {
 		return 0, err
 	}
 	now, mono := s.clock()
@@ -74,27 +74,34 @@ func (c *Session) admitLocked(name []byte, p *PutRequest, now int64) (store bool
 	return !past, nil
 }
 
-// waitForMemory blocks while the budget is used up: the checkpoint frees it. What the session has staged is committed
-// first, since others may wait for it.
-func (c *Session) waitForMemory() error {
+// admit waits until memory and log have room for a body of n bytes. What the session has staged is committed first, since
+// others may wait for it. While memory's budget is used up it blocks: the checkpoint frees it. Errors: ErrDiskFull,
+// ErrNoMemory when nothing can be freed, and why the store is not writable.
+func (c *Session) admit(n int) error {
 	s := c.s
-	if s.memoryBytes.Load() < s.opts.Memory {
+	if s.memoryBytes.Load() < s.opts.Memory && s.ulog.Room() > s.roomFor(n) {
 		return nil
 	}
 	if err := c.Commit(); err != nil {
 		return err
 	}
-	for s.memoryBytes.Load() >= s.opts.Memory {
+	if err := s.makeRoom(n); err != nil {
+		return err
+	}
+	for {
 		s.mu.Lock()
 		err, room := s.writableLocked(), s.room
+		free, exhausted := s.ix.Bytes() < s.opts.Memory, s.exhausted
 		s.mu.Unlock()
-		if err != nil {
+		switch {
+		case err != nil || free:
 			return err
+		case exhausted:
+			return ErrNoMemory
 		}
 		s.pokeCheckpoint()
 		<-room
 	}
-	return nil
 }
 
 // ReplaceBody replaces body and flags of the message held under receipt and gives it back to its place; a zero expire keeps
@@ -102,7 +109,7 @@ func (c *Session) waitForMemory() error {
 func (c *Session) ReplaceBody(name []byte, receipt uint64, body []byte, flags uint32, expire time.Time) error {
 	s := c.s
 	sum := crc32.Checksum(body, castagnoli)
-	if err := c.waitForMemory(); err != nil {
+	if err := c.admit(len(body)); err != nil {
 		return err
 	}
 	s.lockIndex()

@@ -115,16 +115,13 @@ func (c *Session) Ack(name []byte, p Pick) error {
 	if err != nil {
 		return err
 	}
-	if c.s.full.Load() && c.s.ulog.Room() < ackReserve {
+	if !c.s.roomToAckLocked() {
 		return ErrDiskFull
 	}
 	op := c.s.ix.DoorAck(r)
 	c.stage(&op, nil)
 	return nil
 }
-
-// ackReserve is the room in the log, in bytes, that is never given to acks on a full disk: the store's own records need it.
-const ackReserve = 1 << 20
 
 // Release gives the picked message back, ready again after delay, one delivery counted.
 func (c *Session) Release(name []byte, p Pick, delay time.Duration) error {
@@ -138,7 +135,7 @@ func (c *Session) Release(name []byte, p Pick, delay time.Duration) error {
 		c.s.ix.Release(r)
 		return nil
 	}
-	if c.s.full.Load() && c.s.ulog.Room() < ackReserve {
+	if !c.s.roomToAckLocked() {
 		return ErrDiskFull
 	}
 	op := c.s.ix.DoorRelease(r, time.Now().Add(delay).UnixMilli())

@@ -46,6 +46,7 @@ type Store struct {
 	heldLimit int64
 	nextWake  int64 // Unix ms when the timekeeper runs again
 	damaged   error // what could not be read, until a restart
+	exhausted bool  // memory is used up by what can't leave it
 
 	applied     atomic.Uint64
 	memoryBytes atomic.Int64
@@ -351,7 +352,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.ix.EndWaits()
-	for _, op := range s.ix.UnsavedCounts() {
+	for _, op := range s.ix.UnsavedCounts(1<<31 - 1) {
 		if s.err == nil {
 			s.actor.stage(&op, nil)
 		}

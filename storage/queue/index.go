@@ -96,9 +96,7 @@ func (ix *Index) Apply(op *Op) {
 	case KindReceipts:
 		ix.receiptsEnd = max(ix.receiptsEnd, op.ID)
 	case KindCount:
-		if m := ix.lookup(q, op); m != nil {
-			m.Deliveries = op.Count
-		}
+		ix.applyCount(q, op)
 	}
 }
 
@@ -124,7 +122,7 @@ func (ix *Index) applyEnqueue(q *Queue, op *Op) {
 		}
 		ix.nextID = max(ix.nextID, op.ID+1)
 	}
-	m.Segment, m.Offset, m.LSN = op.Segment, op.Offset, op.LSN
+	m.Segment, m.Offset, m.LSN, m.BodyLSN, m.TreeDue = op.Segment, op.Offset, op.LSN, op.LSN, op.Due
 	ix.count(q, op)
 	q.lastUsed = op.Enqueued
 	ix.memory.add(m)
@@ -249,9 +247,21 @@ func (ix *Index) applyReplace(q *Queue, op *Op) {
 	m.Deliveries, m.Flags, m.Size, m.Expire, m.BodySum = op.Count, op.Flags, op.Size, op.Expire, op.BodySum
 	ix.memory.setBody(m, op.Body)
 	ix.changed(m, op)
-	m.Segment, m.Offset = op.Segment, op.Offset
+	m.Segment, m.Offset, m.BodyLSN = op.Segment, op.Offset, op.LSN
 	q.put(m)
 	ix.serve(q)
+}
+
+func (ix *Index) applyCount(q *Queue, op *Op) {
+	m := ix.lookup(q, op)
+	if m == nil { // cold, and stays so: the checkpoint rewrites its row
+		return
+	}
+	if m.state == Ready {
+		q.took(m) // it stays there, but not as one that the tree has
+	}
+	m.Deliveries = max(m.Deliveries, op.Count)
+	ix.changed(m, op)
 }
 
 // detach takes a live message out of its place, for it to be put into another.

@@ -23,13 +23,14 @@ type memory struct {
 type freshItem struct {
 	m   *Message
 	lsn uint64 // m.LSN when it was queued; another one now: the item is out of date
+	due int64  // m.Due then
 }
 
 type goneItem struct{ id, lsn uint64 }
 
 func (y *memory) add(m *Message) {
 	y.count(m)
-	y.fresh.push(freshItem{m, m.LSN})
+	y.fresh.push(freshItem{m, m.LSN, m.Due})
 }
 
 // count adds m, which is in memory from now on.
@@ -39,7 +40,9 @@ func (y *memory) count(m *Message) {
 }
 
 // requeue queues m again as newer than the tree's row.
-func (y *memory) requeue(m *Message) { y.fresh.push(freshItem{m, m.LSN}) }
+func (y *memory) requeue(m *Message) {
+	y.fresh.push(freshItem{m, m.LSN, m.Due})
+}
 
 // drop forgets m, which no structure of the index holds any more.
 func (y *memory) drop(m *Message) {
@@ -114,7 +117,7 @@ func (y *memory) advance(lsn, ids uint64) {
 
 // bytes is what all this costs, about.
 func (y *memory) bytes() int64 {
-	return y.messages*messageCost + y.bodyBytes + int64(len(y.gone))*64 + int64(len(y.dead))*8 + int64(y.fresh.len())*16
+	return y.messages*messageCost + y.bodyBytes + int64(len(y.gone))*64 + int64(len(y.dead))*8 + int64(y.fresh.len())*24
 }
 
 // fifo is a first-in first-out list in one slice.

@@ -29,12 +29,14 @@ type Message struct {
 	Due      int64 // ready from then on; kept after it has come due
 	Expire   int64
 	LSN      uint64 // of the last record that changed it; 0: it is as the tree has it
+	BodyLSN  uint64 // of the record that carries its body; 0: the tree has it
+	TreeDue  int64  // Due as the tree's row has it, where it has one
 	Body     []byte // nil: not in memory (an empty body in memory is non-nil)
 
 	queue *Queue
 	res   *Reservation // while Reserved, or Leaving out of a reservation
 
-	Segment, Offset uint32 // where its body lies in the update log, while LSN is beyond the tree's
+	Segment, Offset uint32 // where its body lies in the update log, while BodyLSN is beyond the tree's
 	BodySum         uint32 // CRC-32C of the body
 	Pri             uint32
 	Flags           uint32

@@ -74,6 +74,9 @@ func (r *Reservation) current() bool {
 	return !r.ended && r.Msg.state == Reserved && r.Msg.ID > r.queue.doorPurged
 }
 
+// Current says whether r's delivery is still held.
+func (ix *Index) Current(r *Reservation) bool { return r.current() }
+
 // Pick finds a reservation of q: by receipt if it is not 0, else by tag if it is not nil, else the one that h made first.
 // It returns nil if there is none that is current; a place of h's list whose reservation has ended is used up by that.
 func (ix *Index) Pick(h *Holder, q *Queue, receipt uint64, tag []byte) *Reservation {

@@ -101,19 +101,21 @@ func (ix *Index) Summary() Summary {
 	return s
 }
 
-// UnsavedCounts returns the Ops that write down the counts of deliveries that only memory has.
-func (ix *Index) UnsavedCounts() []Op {
+// UnsavedCounts returns Ops that write down up to limit counts of deliveries which only memory has. Afterwards their
+// messages can be evicted.
+func (ix *Index) UnsavedCounts(limit int) []Op {
 	var ops []Op
 	for _, q := range ix.nums {
-		if q.ready == nil {
+		if q.ready == nil || len(ops) == limit {
 			continue
 		}
 		q.ready.Scan(func(m *Message) bool {
 			if m.counted {
 				m.counted = false
-				ops = append(ops, Op{Kind: KindCount, Queue: q.Num, ID: m.ID, Pri: m.Pri, Due: m.Due, Count: m.Deliveries})
+				q.staged++
+				ops = append(ops, Op{Kind: KindCount, Staged: true, Queue: q.Num, ID: m.ID, Pri: m.Pri, Due: m.Due, Count: m.Deliveries})
 			}
-			return true
+			return len(ops) < limit
 		})
 	}
 	return ops

@@ -13,7 +13,7 @@ type Row struct {
 
 func (q *Queue) message(row *Row, lane TreeLane) *Message {
 	return &Message{ID: row.ID, Pri: row.Pri, Flags: row.Flags, Size: row.Size, Deliveries: row.Deliveries,
-		BodySum: row.BodySum, Enqueued: row.Enqueued, Due: row.Due, Expire: row.Expire, Body: row.Body,
+		BodySum: row.BodySum, Enqueued: row.Enqueued, Due: row.Due, TreeDue: row.Due, Expire: row.Expire, Body: row.Body,
 		queue: q, lane: lane}
 }
 
@@ -92,7 +92,11 @@ func (ix *Index) Settle(n int, lim Limits) (done bool) {
 		}
 		it := y.fresh.pop()
 		y.dropped = max(0, y.dropped-1)
-		if it.m.LSN == it.lsn && it.m.state != Gone {
+		if it.m.state == Gone {
+			continue
+		}
+		it.m.TreeDue = it.due
+		if it.m.LSN == it.lsn {
 			ix.settle(it.m, lim)
 		}
 	}
@@ -159,11 +163,17 @@ func (ix *Index) EvictWarm(target int64, lim Limits) {
 		if ix.memory.bytes() <= target {
 			return
 		}
-		for q.warm > 0 && q.readyLen() > 0 {
-			m, _ := q.ready.Max()
-			if m.LSN != 0 || m.lane != LaneReady || m.counted {
-				break
+		if q.warm == 0 || q.ready == nil {
+			continue
+		}
+		var out []*Message
+		q.ready.Reverse(func(m *Message) bool {
+			if m.LSN == 0 && m.lane == LaneReady && !m.counted {
+				out = append(out, m)
 			}
+			return len(out) < q.warm
+		})
+		for _, m := range out {
 			ix.evict(m, lim)
 		}
 	}
@@ -178,12 +188,12 @@ func (ix *Index) Bytes() int64 {
 	return ix.memory.bytes() + int64(len(ix.receipts))*160 + int64(ix.timers.Len())*64 + ix.dedup.bytes
 }
 
-// InTree says whether m's row in the tree is as m is: its body can be read there.
-func (ix *Index) InTree(m *Message) bool { return m.LSN <= ix.memory.treeLSN }
+// BodyInTree says whether m's body can be read in the tree, under m's priority and TreeDue, or Due.
+func (ix *Index) BodyInTree(m *Message) bool { return m.BodyLSN <= ix.memory.treeLSN }
 
 // DropBody lets the body of a held message leave memory if the tree has it.
 func (ix *Index) DropBody(m *Message) {
-	if m.LSN == 0 && m.state == Reserved {
+	if m.BodyLSN <= ix.memory.treeLSN && m.state == Reserved {
 		ix.memory.setBody(m, nil)
 	}
 }
