@@ -202,3 +202,14 @@ func TestLogFile(t *testing.T) {
 		t.Errorf("got %v, want an error with code %d", err, exitCreate)
 	}
 }
+
+func TestRecoveryText(t *testing.T) {
+	var r recovery
+	if got, want := r.text(), "recovery"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r.set("replaying the update log", 30, 120)
+	if got, want := r.text(), "recovery: replaying the update log: 25 %"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
