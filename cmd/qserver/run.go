@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -50,6 +51,7 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	boundHeap(c)
 	s := &server{config: c, data: data, log: log, file: file, started: time.Now()}
 	err = s.run(ctx, adminAt, listenAt, newProgress(stderr))
 	if file == nil {
@@ -59,6 +61,14 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 		log.Error("ended", "error", err, "exit", exitCode(err))
 	}
 	return errors.Join(err, file.Close())
+}
+
+// boundHeap makes the garbage collector work harder before the heap doubles: -memory is meant as what the process takes, with
+// some for bodies in flight and what a checkpoint needs. An operator's own GOMEMLIMIT stays.
+func boundHeap(c *config) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(c.memory + c.bodyMemory/4 + 16<<20)
+	}
 }
 
 // server is what a running server consists of.
