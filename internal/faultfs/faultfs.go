@@ -126,6 +126,18 @@ func (f *FS) ReadFile(name string) ([]byte, error) {
 	return append([]byte(nil), n.data...), nil
 }
 
+// HasFile reports whether there is a file in the folder. It is no operation.
+func (f *FS) HasFile(dir string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name := range f.disk.names {
+		if filepath.Dir(name) == filepath.Clean(dir) {
+			return true
+		}
+	}
+	return false
+}
+
 // WriteFile puts a file with these bytes in place, durably. It is no operation; call it before any is made.
 func (f *FS) WriteFile(name string, data []byte) {
 	f.mu.Lock()
