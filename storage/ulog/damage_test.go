@@ -116,7 +116,7 @@ func every() int {
 	case testing.Short():
 		return 509
 	}
-	return 61
+	return 127
 }
 
 func TestEveryBitFlipped(t *testing.T) {
@@ -160,7 +160,7 @@ func TestEveryLengthCut(t *testing.T) {
 		t.Run(map[bool]string{true: "synced", false: "never synced"}[synced], func(t *testing.T) {
 			t.Parallel()
 			image, end, wrote := image64K(t, synced)
-			step := max(1, every()/8)
+			step := max(1, every()/6)
 			for n := 0; n < len(image); n += step {
 				if v := judge(t, "length", n, image[:n], wrote); v.corrupt == nil && !v.cut {
 					t.Fatalf("file cut to %d bytes: not noticed", n)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -50,6 +51,9 @@ func TestFaults(t *testing.T) {
 			faultfs.Create: true, faultfs.Rename: true, faultfs.SyncDir: true},
 			do: func(a *appender, fs *faultfs.FS) error { return a.try(20, 300, false) }},
 		{name: "prepare", do: func(a *appender, fs *faultfs.FS) error { return a.log.Prepare() }},
+		{name: "prepare for a large record", do: func(a *appender, fs *faultfs.FS) error {
+			return errors.Join(a.log.Prepare(), a.log.PrepareFor(50<<10))
+		}},
 		{name: "release", do: func(a *appender, fs *faultfs.FS) error { return a.log.Release(a.log.End()) }},
 		{name: "sync", final: map[faultfs.Kind]bool{faultfs.Sync: true, faultfs.Write: true},
 			do: func(a *appender, fs *faultfs.FS) error {
@@ -232,6 +236,107 @@ func TestDiskFull(t *testing.T) {
 	if got := a.log.Room(); got < 4000 {
 		t.Errorf("Room: got %d", got)
 	}
-	a.add(20, 300, true)
+	if err := a.log.PrepareFor(50 << 10); err != nil {
+		t.Fatal(err)
+	}
+	fs.SetSpace(0)
+	a.add(1, 50<<10-10, true)
 	checkSurvives(t, fs, a.wrote, uint64(len(a.wrote)), ulog.Position{}, ulog.Place{}, "disk full")
+}
+
+// slowSyncFS lets a test hold the next sync and learn of writes.
+type slowSyncFS struct {
+	ulog.FS
+	armed   atomic.Bool
+	syncing chan struct{} // receives when the held sync has begun
+	result  chan error    // the held sync's result
+	wrote   chan struct{} // receives when a write is done
+}
+
+func (f *slowSyncFS) OpenFile(name string, flag int) (ulog.File, error) {
+	file, err := f.FS.OpenFile(name, flag)
+	return slowSyncFile{file, f}, err
+}
+
+type slowSyncFile struct {
+	ulog.File
+	fs *slowSyncFS
+}
+
+func (f slowSyncFile) Sync() error {
+	if !f.fs.armed.CompareAndSwap(true, false) {
+		return f.File.Sync()
+	}
+	f.fs.syncing <- struct{}{}
+	return <-f.fs.result
+}
+
+func (f slowSyncFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	select {
+	case f.fs.wrote <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+// TestNoSyncAfterFailedSync lets a sync fail while a write waits to sync: the system has told the first of the failure, so
+// the second would get a success that is none.
+func TestNoSyncAfterFailedSync(t *testing.T) {
+	slow := &slowSyncFS{FS: faultfs.New(), syncing: make(chan struct{}), result: make(chan error), wrote: make(chan struct{}, 1)}
+	l, _, err := ulog.Open(crashDir, ulog.Position{}, ulog.Place{}, ulog.Options{FS: slow, SegmentBytes: 8 << 10}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &appender{t: t, log: l}
+	a.add(1, 10, false)
+	slow.armed.Store(true)
+	synced, written := make(chan error, 1), make(chan error, 1)
+	go func() { synced <- l.Sync() }()
+	<-slow.syncing
+	select {
+	case <-slow.wrote:
+	default:
+	}
+	a.stage("head", "body")
+	batch := l.Take()
+	go func() { written <- l.Write(batch, true) }()
+	<-slow.wrote
+	slow.result <- syscall.EIO
+	for op, c := range map[string]chan error{"Sync": synced, "Write": written} {
+		if err := <-c; !errors.Is(err, ulog.ErrFailed) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: got %v, want %v and %v", op, err, ulog.ErrFailed, syscall.EIO)
+		}
+	}
+	if got := l.Synced(); got != 0 {
+		t.Errorf("Synced: got %d, want 0", got)
+	}
+}
+
+// TestRestartsDoNotPileUp opens a log again and again without writing.
+func TestRestartsDoNotPileUp(t *testing.T) {
+	for _, seal := range []bool{true, false} {
+		fs, a := faultLog(t)
+		want := len(a.log.Segments()) + 2 // the current one and a spare
+		for range 10 {
+			l, _, err := ulog.Open(crashDir, ulog.Position{}, ulog.Place{}, ulog.Options{FS: fs, SegmentBytes: 8 << 10}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Prepare(); err != nil {
+				t.Fatal(err)
+			}
+			if seal {
+				if err := l.Seal(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := len(l.Segments()); got > want {
+				t.Errorf("seal %v: got %d segments, want at most %d", seal, got, want)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

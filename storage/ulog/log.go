@@ -136,7 +136,7 @@ func (l *Log) newBatch() *Batch {
 	return new(Batch)
 }
 
-// recycle keeps a written batch for the next.
+// recycleLocked keeps a written batch for the next.
 func (l *Log) recycleLocked(b *Batch) {
 	if cap(b.buf) > batchKept || len(l.batches) >= 4 {
 		return
@@ -151,7 +151,7 @@ func (l *Log) turn(n int64) {
 	b := l.batch()
 	b.buf = appendControl(b.buf, l.state, kindEnd, l.staged, l.synced.Load())
 	b.extend()
-	size := max(l.segmentBytes, segmentHeaderLen+frameHeaderLen+n+frameHeaderLen)
+	size := segmentSize(l.segmentBytes, n)
 	t := &turn{base: l.staged, end: l.tail.Offset, size: size}
 	l.tail = Place{l.tail.Segment + 1, segmentHeaderLen}
 	l.limit, l.state = size, seedState(l.seedOf(l.tail.Segment))

@@ -118,11 +118,11 @@ func TestAppendAndReopen(t *testing.T) {
 		segmentBytes int64
 	}{
 		{"empty, sealed", 0, 0, true, 0},
-		{"empty, not sealed", 0, 0, false, 0},
-		{"few, sealed", 10, 100, true, 0},
-		{"few, not sealed", 10, 100, false, 0},
-		{"many segments, sealed", 1000, 100, true, 16 << 10},
-		{"many segments, not sealed", 1000, 100, false, 16 << 10},
+		{"empty, not sealed", 0, 0, false, 8 << 10},
+		{"few, sealed", 10, 100, true, 1 << 20},
+		{"few, not sealed", 10, 100, false, 1 << 20},
+		{"many segments, sealed", 1000, 100, true, 64 << 10},
+		{"many segments, not sealed", 1000, 100, false, 64 << 10},
 		{"bodies referred to", 20, 20 << 10, true, 64 << 10},
 		{"larger than a segment", 5, 100 << 10, true, 16 << 10},
 		{"larger than the window", 3, 3 << 20, false, 1 << 20},

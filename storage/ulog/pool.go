@@ -33,19 +33,51 @@ func (l *Log) seedOf(sequence uint64) uint64 {
 
 // Prepare makes the spare segment if there is none, so that the change to the next segment costs no allocation and cannot
 // fail for want of space. Its errors, ENOSPC among them, leave the log as it is.
-func (l *Log) Prepare() error {
+func (l *Log) Prepare() error { return l.PrepareFor(0) }
+
+// PrepareFor is Prepare for a record of n bytes, head and body together, that may be too large for a segment of the usual
+// size: the spare is made large enough for it.
+func (l *Log) PrepareFor(n int64) error {
 	l.makeMu.Lock()
 	defer l.makeMu.Unlock()
+	size := segmentSize(l.segmentBytes, frameHeaderLen+n)
 	sequence, err := l.spareWanted()
-	if err != nil || sequence == 0 {
+	if err != nil {
 		return err
 	}
-	s, err := newSegment(l.fs, l.dir, l.headerFor(sequence, l.segmentBytes), nil)
+	if sequence == 0 {
+		return l.growSpare(size)
+	}
+	s, err := newSegment(l.fs, l.dir, l.headerFor(sequence, size), nil)
 	if err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
-	l.setSpare(s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare = s
 	return nil
+}
+
+// growSpare makes the spare at least size bytes large.
+func (l *Log) growSpare(size int64) error {
+	l.mu.Lock()
+	s := l.spare
+	l.mu.Unlock()
+	if s.size >= size {
+		return nil
+	}
+	if err := s.file.Allocate(size); err != nil {
+		return fmt.Errorf("prepare: allocate segment %s: %w", s.path, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.size = size
+	return nil
+}
+
+// segmentSize is the size of a segment that is to hold a frame of n bytes.
+func segmentSize(usual, n int64) int64 {
+	return max(usual, segmentHeaderLen+frameHeaderLen+n+frameHeaderLen)
 }
 
 // spareWanted returns the sequence number the spare must have, or 0 if there is one.
@@ -56,12 +88,6 @@ func (l *Log) spareWanted() (uint64, error) {
 		return 0, err
 	}
 	return l.segments[len(l.segments)-1].sequence + 1, nil
-}
-
-func (l *Log) setSpare(s *segment) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.spare = s
 }
 
 // Room returns how many bytes can be written without a new allocation: the rest of the current segment and the spare. A
@@ -144,7 +170,9 @@ func (l *Log) recycle(s *segment) (bool, error) {
 	if err := spare.launch(l.fs, l.dir, spare.beginning(nil)); err != nil {
 		return false, fmt.Errorf("recycle: %w", err)
 	}
-	l.setSpare(spare)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare = spare
 	return true, nil
 }
 
