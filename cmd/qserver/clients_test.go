@@ -27,26 +27,23 @@ const blogPayload = `a:2:{s:4:"name";s:8:"testname";s:8:"testdata";a:13:{` +
 func TestClients(t *testing.T) {
 	program := buildProgram(t)
 	t.Run("PHP blog", func(t *testing.T) {
-		php := need(t, "PHP Memcached (php-cli, php-memcached)", "-r", `exit(class_exists("Memcached") ? 0 : 1);`, "php")
+		php := needPHP(t)
 		testBlog(t, startProgram(t, program), php)
 	})
-	for _, tt := range []struct{ name, check, what, script string }{
-		{"PHP Memcached", "", "PHP Memcached (php-cli, php-memcached)", "verbs.php"},
-		{"pymemcache", "import pymemcache", "pymemcache (python3-pymemcache)", "verbs.py"},
-		{"pylibmc", "import pylibmc", "pylibmc (python3-pylibmc)", "verbs.py"},
+	t.Run("PHP Memcached", func(t *testing.T) {
+		t.Parallel() // like those below it waits for leases and delays most of the time
+		php := needPHP(t)
+		testVerbs(t, startProgram(t, program), php, "testdata/clients/verbs.php")
+	})
+	for _, tt := range []struct{ name, module, debian string }{
+		{"pymemcache", "pymemcache", "python3-pymemcache"},
+		{"pylibmc", "pylibmc", "python3-pylibmc"},
+		{"python-memcached", "memcache", "python3-memcache"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // they wait for leases and delays most of the time
-			var client []string
-			if tt.check == "" {
-				client = []string{need(t, tt.what, "-r", `exit(class_exists("Memcached") ? 0 : 1);`, "php"), "testdata/clients/" + tt.script}
-			} else {
-				client = []string{need(t, tt.what, "-c", tt.check, "python3", "/usr/bin/python3"), "testdata/clients/" + tt.script, tt.name}
-			}
-			s := startProgram(t, program)
-			if got := output(t, append(client, s.port(), s.httpPort())...); got != "ok\n" {
-				t.Errorf("got %q, want ok", got)
-			}
+			t.Parallel()
+			python := need(t, tt.name+" ("+tt.debian+" on Debian)", "-c", "import "+tt.module, "python3", "/usr/bin/python3")
+			testVerbs(t, startProgram(t, program), python, "testdata/clients/verbs.py", tt.name)
 		})
 	}
 	t.Run("gomemcache", func(t *testing.T) {
@@ -59,11 +56,19 @@ func TestClients(t *testing.T) {
 	})
 }
 
+// testVerbs runs a script that goes through all that a worker does.
+func testVerbs(t *testing.T, s *programServer, command ...string) {
+	t.Helper()
+	if got := output(t, append(command, s.port(), s.httpPort())...); got != "ok\n" {
+		t.Errorf("got %q, want ok", got)
+	}
+}
+
 // testBlog is the blog's experiment with its own loops, unmodified but for the port; the counts are compared at each step.
 func testBlog(t *testing.T, s *programServer, php string) {
-	n := 3000
+	n := 1000
 	if testing.Short() {
-		n = 300
+		n = 100
 	}
 	run := func(script string) {
 		t.Helper()
@@ -116,6 +121,11 @@ func need(t *testing.T, what, flag, check string, programs ...string) string {
 	}
 	t.Skipf("%s is not installed", what)
 	return ""
+}
+
+func needPHP(t *testing.T) string {
+	t.Helper()
+	return need(t, "PHP Memcached (php-cli and php-memcached on Debian)", "-r", `exit(class_exists("Memcached") ? 0 : 1);`, "php")
 }
 
 // output runs a client to its end and returns its standard output.

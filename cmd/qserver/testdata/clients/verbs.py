@@ -1,4 +1,8 @@
-"""What a worker does, with pymemcache or pylibmc: python3 verbs.py LIBRARY PORT HTTP-PORT"""
+"""What a worker does, with a client library: python3 verbs.py LIBRARY PORT HTTP-PORT
+
+LIBRARY is pymemcache, pylibmc or python-memcached. The last two keep the type of a value in the flags, so a test of other
+flags is not possible with them.
+"""
 
 import json
 import os
@@ -58,7 +62,7 @@ class Pymemcache:
 
 
 class Pylibmc:
-    """One connection of pylibmc. It keeps the type of a value in the flags, so they are what it makes them."""
+    """One connection of pylibmc."""
 
     def __init__(self):
         import pylibmc
@@ -98,7 +102,50 @@ class Pylibmc:
         self.client.disconnect_all()
 
 
-Worker = {"pymemcache": Pymemcache, "pylibmc": Pylibmc}[library]
+class PythonMemcached:
+    """One connection of python-memcached."""
+
+    def __init__(self):
+        import memcache
+
+        self.client = memcache.Client(["127.0.0.1:%d" % port], socket_timeout=20, cache_cas=True, server_max_value_length=2 << 20)
+
+    def enqueue(self, key, body, flags=0):
+        assert self.client.set(key, body)
+
+    def reserve(self, key):
+        body = self.client.gets(key)
+        return None if body is None else (body, 0, self.client.cas_ids[key.encode()])
+
+    def several(self, keys):
+        got = self.client.get_multi(keys)
+        return [got[key] for key in keys]
+
+    def replace_body(self, key, body, receipt):
+        self.client.cas_ids[key.encode()] = receipt
+        return self.client.cas(key, body)
+
+    def version(self):
+        return self.stats()["version"]
+
+    def stats(self):
+        return self.client.get_stats()[0][1]
+
+    def add(self, key, body):
+        return self.client.add(key, body)
+
+    def delete(self, key):
+        # Its own result is the same for DELETED and NOT_FOUND unless the latter is left out of what it takes for success.
+        return bool(self.client._deletetouch([b"DELETED"], "delete", key))
+
+    def touch(self, key, seconds):
+        return bool(self.client.touch(key, seconds))
+
+    def close(self):
+        self.client.disconnect_all()
+
+
+Worker = {"pymemcache": Pymemcache, "pylibmc": Pylibmc, "python-memcached": PythonMemcached}[library]
 
 if sys.argv[4:] == ["hold"]:  # the worker that is killed while it holds a message
     worker = Worker()
@@ -135,15 +182,15 @@ want(int(a.stats()["pid"]) > 1, True)
 
 # Bodies and flags are kept exactly.
 bodies = [b"", b"\0", b"a\r\nb", b"END\r\nget odd\r\n", b"\0\r\n\xff" * (1 << 18), os.urandom(1 << 20)]
-if library == "pylibmc":
+if library != "pymemcache":
     bodies += ["text \u00e4", 42, 1.5, {"k": [1, "two", None]}]
-for flags, body in enumerate(bodies, 0 if library == "pylibmc" else (1 << 32) - len(bodies)):
+for flags, body in enumerate(bodies, 0 if library != "pymemcache" else (1 << 32) - len(bodies)):
     a.enqueue("odd", body, flags)
 counts("odd", len(bodies), 0, 0)
 for i, body in enumerate(bodies):
     got, flags, _ = a.reserve("odd")
     want((got, type(got)), (body, type(body)))
-    want(flags, 0 if library == "pylibmc" else (1 << 32) - len(bodies) + i)
+    want(flags, 0 if library != "pymemcache" else (1 << 32) - len(bodies) + i)
     want(a.delete("odd"), True)
 want(a.reserve("odd"), None)
 want(a.delete("odd"), False)
