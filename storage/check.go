@@ -134,7 +134,7 @@ func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 		if err != nil {
 			return err
 		}
-		q := c.queues[uint32(row.Queue)]
+		q := c.queues[row.Queue]
 		if q == nil {
 			return fmt.Errorf("message %d lies in queue number %d, which is not there", row.ID, row.Queue)
 		}
@@ -343,7 +343,11 @@ func (r *RepairReport) tree(dir string, progress Progress) (checkpoint, error) {
 
 // salvage copies every intact row of the damaged file into t and counts the messages anew.
 func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, cp checkpoint, progress Progress) error {
-	var batch []treeWrite
+	type tableRow struct {
+		table      int
+		key, value []byte
+	}
+	var batch []tableRow
 	size := 0
 	flush := func() error {
 		err := t.Update(func(tx *tree.Tx) error {
@@ -359,7 +363,7 @@ func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, 
 		return err
 	}
 	_, err := tree.Check(damaged, opts, stepOf(progress, "saving the tree's rows"), func(table int, key, value []byte) error {
-		batch = append(batch, treeWrite{table: table, key: bytes.Clone(key), value: bytes.Clone(value)})
+		batch = append(batch, tableRow{table, bytes.Clone(key), bytes.Clone(value)})
 		if size += len(key) + len(value); size < strideBytes {
 			return nil
 		}
@@ -369,7 +373,7 @@ func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, 
 		return err
 	}
 	meta := appendCheckpoint(nil, &cp)
-	batch = append(batch, treeWrite{table: tableMeta, key: baseKey, value: meta}, treeWrite{table: tableMetaCopy, key: baseKey, value: meta})
+	batch = append(batch, tableRow{tableMeta, baseKey, meta}, tableRow{tableMetaCopy, baseKey, meta})
 	if err := flush(); err != nil {
 		return err
 	}

@@ -3,13 +3,11 @@ package storage
 import (
 	"context"
 	"errors"
-	"io"
 	"syscall"
 	"time"
 
 	"qserver/storage/queue"
 	"qserver/storage/tree"
-	"qserver/storage/ulog"
 )
 
 // The checkpoint follows the log: it reads records behind the tree's position, some megabytes at a time, and writes
@@ -18,9 +16,9 @@ import (
 // acked soon never touches the tree, and catches up when the server is idle.
 
 const (
-	strideBytes    = 8 << 20  // of bodies in one transaction
-	recoveryStride = 32 << 20 // the same while nothing else needs the memory
-	strideOps      = 100_000
+	strideBytes    = 8 << 20   // of bodies in one transaction
+	recoveryStride = 32 << 20  // the same while nothing else needs the memory
+	strideRecords  = 100_000   // at most in one transaction
 	goneMax        = 128 << 10 // acks of messages in the tree that are remembered until it has them
 	settleBatch    = 512       // messages looked at under one lock
 	sweepRows      = 20_000    // purged rows deleted in one transaction
@@ -121,14 +119,13 @@ func (s *Store) evict() (more bool) {
 	return more
 }
 
-// rest uses a quiet moment: the tree catches up, the log is sealed, a mostly empty file shrinks.
+// rest uses a quiet moment: the tree catches up, a mostly empty file shrinks.
 func (s *Store) rest(ctx context.Context) {
-	if s.ulog.Written().LSN == s.cpLSN() && !s.sweeping() {
-		return
-	}
-	if err := s.checkpointAll(ctx); err != nil {
-		s.checkpointFailed(ctx, err)
-		return
+	if s.ulog.Written().LSN != s.cpLSN() || s.sweeping() {
+		if err := s.checkpointAll(ctx); err != nil {
+			s.checkpointFailed(ctx, err)
+			return
+		}
 	}
 	s.strides.Lock()
 	defer s.strides.Unlock()
@@ -152,9 +149,12 @@ func (s *Store) checkpointFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if errors.Is(err, syscall.ENOSPC) {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
 		s.setFull(true, err)
-	} else {
+	case errors.Is(classify(err), ErrDamaged):
+		_ = s.damage(err) // told once
+	default:
 		s.log.Error("checkpoint failed; it is tried again", "err", err)
 	}
 	select {
@@ -180,104 +180,52 @@ func (s *Store) checkpointAll(ctx context.Context) error {
 func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err error) {
 	s.strides.Lock()
 	defer s.strides.Unlock()
-	if s.cp.Position.LSN < end || len(s.sweeps) > 0 {
-		s.mu.Lock()
-		s.ix.BeginStride(1 << 63) // until it is known which ids it writes
-		s.mu.Unlock()
-		d, err := s.readStride(end, strideBytes)
-		if err != nil {
-			return false, s.damage(err)
-		}
-		if err := s.leaveOutDead(d); err != nil {
-			return false, err
-		}
-		if err := s.writeStride(d); err != nil {
-			return false, err
-		}
-		s.advanced(d)
+	if s.cp.Position.LSN >= end && len(s.sweeps) == 0 {
+		return false, nil
 	}
+	d := &stride{cp: s.cp, now: time.Now().UnixMilli()}
+	s.mu.Lock()
+	var known uint64
+	d.dead, known = s.ix.BeginStride(d.cp.NextID)
+	d.moved = s.ix.TakePromoted(promotedMax)
+	s.mu.Unlock()
+	// Dead messages never touch the tree. That they are dead must be on the disk first, or a power cut could leave a count
+	// without its message.
+	if s.ulog.Synced() < known {
+		err = s.Sync()
+	}
+	if err == nil {
+		err = s.stride(d, end, strideBytes)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.ix.NotMoved(d.moved)
+		s.mu.Unlock()
+		return false, err
+	}
+	s.advanced(d)
 	return s.cp.Position.LSN < end, nil
 }
 
-// readStride reads records up to end, or until their bodies are maxBytes.
-func (s *Store) readStride(end uint64, maxBytes int64) (*stride, error) {
-	d := &stride{cp: s.cp}
-	var slab []byte
-	for d.cp.Position.LSN < end && d.bytes < maxBytes && len(d.ops) < strideOps {
-		rec, err := s.reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		d.cp.Position, d.cp.Place = rec.Position, rec.Next
-		d.gapped = d.gapped || rec.Gap > 0
-		var op queue.Op
-		if err := queue.DecodeHead(rec.Head, len(rec.Body), &op); err != nil {
-			return nil, &ulog.CorruptError{File: s.logPath(), Offset: rec.Place.Offset, LSN: rec.LSN, Err: err}
-		}
-		op.LSN = rec.LSN
-		if len(rec.Body)+len(rec.Head) > cap(slab)-len(slab) {
-			slab = make([]byte, 0, max(1<<20, len(rec.Body)+len(rec.Head)))
-		}
-		op.Name, slab = keep(slab, op.Name)
-		op.Dedup, slab = keep(slab, op.Dedup)
-		op.Body, slab = keep(slab, rec.Body)
-		d.bytes += int64(len(rec.Body))
-		d.ops = append(d.ops, op)
-	}
-	return d, nil
-}
-
-// keep copies b to the end of slab, which has room for it.
-func keep(slab, b []byte) (kept, rest []byte) {
-	n := len(slab)
-	slab = append(slab, b...)
-	return slab[n:len(slab):len(slab)], slab
-}
-
-// leaveOutDead learns which messages of the stride are removed already: they never touch the tree. What it knows must
-// be on the disk first, or a power cut could leave a count without its message.
-func (s *Store) leaveOutDead(d *stride) error {
-	first, last := d.cp.NextID, d.cp.NextID
-	for i := range d.ops {
-		if d.ops[i].Kind == queue.KindEnqueue {
-			last = max(last, d.ops[i].ID+1)
-		}
-	}
-	s.mu.Lock()
-	s.ix.EndStride(last)
-	var known uint64
-	d.dead, known = s.ix.DeadIDs(first, last)
-	d.moved = s.ix.TakePromoted(promotedMax)
-	s.mu.Unlock()
-	if s.ulog.Synced() < known {
-		return s.Sync()
-	}
-	return nil
-}
-
-// writeStride writes d, and a part of what is to be swept, into the tree.
-func (s *Store) writeStride(d *stride) error {
-	before := d.cp
+// stride writes records up to end, or until their bodies are maxBytes, and a part of what is to be swept, into the tree.
+func (s *Store) stride(d *stride, end uint64, maxBytes int64) error {
 	swept := make(map[uint32][]byte)
 	err := s.tree.Update(func(tx *tree.Tx) error {
-		d.cp = before
-		d.cp.Base = s.cp.Base
-		if err := d.apply(tx); err != nil {
+		if err := d.read(tx, s.reader, end, maxBytes); err != nil {
+			return err
+		}
+		if err := d.write(); err != nil {
 			return err
 		}
 		for num, q := range d.queues {
-			if q.sweep {
-				s.sweeps[num] = s.sweeps[num]
+			if _, known := s.sweeps[num]; q.sweep && (q.purged || !known) {
+				s.sweeps[num] = nil // from its first row on
 			}
 		}
-		clear(swept)
 		return s.sweep(tx, swept)
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, s.reread())
 	}
 	for num, from := range swept {
 		if from == nil {
@@ -289,6 +237,20 @@ func (s *Store) writeStride(d *stride) error {
 	s.cp = d.cp
 	s.cp.LSN = s.cp.Position.LSN
 	return nil
+}
+
+// reread takes the reader back to where the tree stands, after a stride that was rolled back.
+func (s *Store) reread() error {
+	r, err := s.ulog.NewReader(s.cp.Position, s.cp.Place)
+	if err != nil {
+		return err
+	}
+	old := s.reader
+	s.reader = r
+	if old == nil {
+		return nil
+	}
+	return old.Close()
 }
 
 // advanced tells the index that the tree has the stride, lets go of what it need not keep in memory, and of the log.

@@ -18,6 +18,7 @@ const (
 	tableTimes
 	tableDedup
 	tableMetaCopy // the meta row again: without it nothing of a damaged tree could be used
+	tableCount
 )
 
 func treeTables() []tree.TableSpec {
@@ -108,6 +109,30 @@ func messageKey(q uint32, lane queue.TreeLane, order, id uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, order), id)
 }
 
+// maxRowOverhead is what a message's key and value have beside its body at most, bytes.
+const maxRowOverhead = 21 + 6*10
+
+// appendRowKey appends the key under which row belongs: in the delayed lane while it has a due time, past or not.
+func appendRowKey(b []byte, row *queue.Row) []byte {
+	lane, order := queue.LaneReady, uint64(row.Pri)
+	if row.Due != 0 {
+		lane, order = queue.LaneDelayed, uint64(row.Due)
+	}
+	b = append(binary.BigEndian.AppendUint32(b, row.Queue), byte(lane))
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, order), row.ID)
+}
+
+// timeKeys are the keys of a message's rows in the time table.
+func timeKeys(row *queue.Row) (keys []queue.TimeKey) {
+	if row.Due != 0 {
+		keys = append(keys, queue.TimeKey{At: row.Due, ID: row.ID, Kind: queue.TimeDue})
+	}
+	if row.Expire != 0 {
+		keys = append(keys, queue.TimeKey{At: row.Expire, ID: row.ID, Kind: queue.TimeExpire})
+	}
+	return keys
+}
+
 func laneGroup(q uint32, lane queue.TreeLane) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), q), byte(lane))
 }
@@ -135,7 +160,7 @@ func decodeMessageRow(key, b []byte) (queue.Row, error) {
 	}
 	var r queue.Row
 	d := fields{b: b}
-	r.Queue, r.ID = uint64(binary.BigEndian.Uint32(key)), binary.BigEndian.Uint64(key[13:])
+	r.Queue, r.ID = binary.BigEndian.Uint32(key), binary.BigEndian.Uint64(key[13:])
 	r.Pri, r.Flags, r.Deliveries = uint32(d.u()), uint32(d.u()), uint32(d.u())
 	r.Enqueued, r.Due, r.Expire = int64(d.u()), int64(d.u()), int64(d.u())
 	r.Body, r.Size = d.b, uint32(len(d.b))
@@ -148,9 +173,9 @@ func timeKey(k queue.TimeKey) []byte {
 	return append(binary.BigEndian.AppendUint64(b, k.ID), byte(k.Kind))
 }
 
-func appendTimeRow(b []byte, q, pri, size uint32, due int64) []byte {
+func appendTimeRow(b []byte, row *queue.Row) []byte {
 	u := binary.AppendUvarint
-	return u(u(u(u(b, uint64(q)), uint64(pri)), uint64(size)), uint64(due))
+	return u(u(u(u(b, uint64(row.Queue)), uint64(row.Pri)), uint64(row.Size)), uint64(row.Due))
 }
 
 func decodeTimeRow(key, b []byte) (queue.TimeRow, error) {

@@ -177,25 +177,24 @@ func (s *Store) readCheckpoint() error {
 // catchUp writes the log's tail into the tree: what is served afterwards is what the tree has, and memory holds
 // nothing of it.
 func (s *Store) catchUp() error {
-	var err error
-	if s.reader, err = s.ulog.NewReader(s.cp.Position, s.cp.Place); err != nil {
+	if err := s.reread(); err != nil {
 		return fmt.Errorf("read update log: %w", err)
 	}
 	first, end := s.cp.Position.LSN, s.ulog.Written().LSN
-	var gapped bool
+	gapped := false
 	for last := time.Now(); s.cp.Position.LSN < end; {
-		d, err := s.readStride(end, min(recoveryStride, s.opts.Memory/8))
-		if err != nil {
-			return fmt.Errorf("read update log: %w", err)
+		d := &stride{cp: s.cp, now: time.Now().UnixMilli()}
+		if err := s.stride(d, end, min(recoveryStride, s.opts.Memory/8)); err != nil {
+			return fmt.Errorf("write the update log's tail into the tree: %w", err)
 		}
 		gapped = gapped || d.gapped
-		if err := s.writeStride(d); err != nil {
-			return fmt.Errorf("write tree: %w", err)
-		}
 		if time.Since(last) > time.Second {
 			last = time.Now()
 			s.opts.Progress("replaying the update log", int64(s.cp.Position.LSN-first), int64(end-first))
 		}
+	}
+	if err := s.ulog.Release(s.cp.Place); err != nil {
+		return fmt.Errorf("release update log: %w", err)
 	}
 	if end > first {
 		s.tree.DropPages()

@@ -2,115 +2,161 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"qserver/storage/queue"
 	"qserver/storage/tree"
+	"qserver/storage/ulog"
 )
 
 // stride is one step of the checkpoint: some records of the log, in order, as changes to the tree. It is applied in one
 // transaction together with the position behind its last record (I6).
 type stride struct {
-	ops    []queue.Op // bodies in Op.Body
-	bytes  int64      // of the bodies
-	dead   queue.Bits // ids that are not worth writing: their removal follows
+	cp     checkpoint // where the tree stands; behind apply: where it will
+	first  uint64     // the tree has no message from this id on
+	dead   queue.Bits // ids from first on that are not worth writing: their removal follows
 	moved  []*queue.Message
-	cp     checkpoint // before apply: where the tree stands; behind it: where it will
-	gapped bool       // records are missing: the totals must be counted anew
-	first  uint64     // the tree has no id from here on
+	now    int64 // Unix ms
+	gapped bool  // records are missing: the totals must be counted anew
 
-	tx     *tree.Tx
-	rows   map[uint64]*strideRow
-	queues map[uint32]*strideQueue
-	writes []treeWrite
-	value  []byte
+	tx      *tree.Tx
+	news    []newRow              // messages that the stride enqueues, ids ascending
+	changed map[uint64]*strideRow // messages of the tree that the stride changes
+	queues  map[uint32]*strideQueue
+	writes  [tableCount][]treeWrite
+	bytes   int64  // of the bodies in news and changed
+	slab    []byte // where bodies, keys and values lie
 }
 
-// strideRow is a message that records of the stride are about.
-type strideRow struct {
-	row     queue.Row
-	old     []byte // key of its row in the tree; nil: none
-	oldRow  queue.Row
+type newRow struct {
+	queue.Row
 	removed bool
+}
+
+// strideRow is a message of the tree: as it was, and as the records leave it.
+type strideRow struct {
+	row, old queue.Row // old without its body
+	oldKey   []byte
+	removed  bool
 }
 
 type strideQueue struct {
 	queueRow
-	gone bool // delete its row
+	purged bool // by a record of the stride
+	gone   bool // delete its row
 }
 
 type treeWrite struct {
-	table      int
 	key, value []byte
 	del        bool
 }
 
-// apply writes the stride into the tree.
-func (d *stride) apply(tx *tree.Tx) error {
-	d.tx = tx
-	d.rows, d.queues = make(map[uint64]*strideRow), make(map[uint32]*strideQueue)
-	d.writes, d.first = d.writes[:0], d.cp.NextID
-	d.value = make([]byte, 0, d.bytes+int64(len(d.ops))*32)
+// read applies records up to end, until enough was collected for one transaction.
+func (d *stride) read(tx *tree.Tx, r *ulog.Reader, end uint64, maxBytes int64) error {
+	d.tx, d.first = tx, d.cp.NextID
+	d.changed, d.queues = make(map[uint64]*strideRow), make(map[uint32]*strideQueue)
 	if err := d.moveRows(); err != nil {
 		return err
 	}
-	for i := range d.ops {
-		if err := d.op(&d.ops[i]); err != nil {
-			return err
-		}
-	}
-	for id, r := range d.rows {
-		d.writeRow(id, r)
-	}
-	for num, q := range d.queues {
-		w := treeWrite{table: tableQueues, key: queueKey(num), del: q.gone}
-		if !q.gone {
-			w.value = appendQueueRow(nil, &q.queueRow)
-		}
-		d.writes = append(d.writes, w)
-	}
-	meta := appendCheckpoint(nil, &d.cp)
-	d.put(tableMeta, baseKey, meta)
-	d.put(tableMetaCopy, baseKey, meta)
-	return d.flush()
-}
-
-// flush executes the collected writes in the order of the keys, which is cheapest for the tree.
-func (d *stride) flush() error {
-	slices.SortStableFunc(d.writes, func(a, b treeWrite) int {
-		if a.table != b.table {
-			return a.table - b.table
-		}
-		return bytes.Compare(a.key, b.key)
-	})
-	for i := range d.writes {
-		w := &d.writes[i]
-		if i+1 < len(d.writes) && w.table == d.writes[i+1].table && bytes.Equal(w.key, d.writes[i+1].key) {
-			continue // a later write of the same row follows
-		}
-		var err error
-		if w.del {
-			_, _, err = d.tx.Delete(w.table, w.key)
-		} else {
-			err = d.tx.Put(w.table, w.key, w.value)
+	var op queue.Op
+	for n := 0; d.cp.Position.LSN < end && d.bytes < maxBytes && n < strideRecords; n++ {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
 		if err != nil {
+			return err
+		}
+		d.cp.Position, d.cp.Place = rec.Position, rec.Next
+		d.gapped = d.gapped || rec.Gap > 0
+		if err := queue.DecodeHead(rec.Head, len(rec.Body), &op); err != nil {
+			return fmt.Errorf("LSN %d of the update log: %w", rec.LSN, err)
+		}
+		op.LSN, op.Body = rec.LSN, rec.Body
+		if err := d.op(&op); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// write executes what was read: each table in the order of its keys, which is cheapest for the tree.
+func (d *stride) write() error {
+	for i := range d.news {
+		if r := &d.news[i]; !r.removed {
+			d.putMessage(&r.Row)
+		}
+	}
+	for _, r := range d.changed {
+		d.putChanged(r)
+	}
+	for num, q := range d.queues {
+		if q.gone {
+			d.del(tableQueues, queueKey(num))
+		} else {
+			d.put(tableQueues, queueKey(num), appendQueueRow(nil, &q.queueRow))
+		}
+	}
+	meta := appendCheckpoint(nil, &d.cp)
+	d.put(tableMeta, baseKey, meta)
+	d.put(tableMetaCopy, baseKey, meta)
+	if err := d.forgetDedup(); err != nil {
+		return err
+	}
+	return d.flush()
+}
+
+// flush executes the collected writes. No two of them have the same key.
+func (d *stride) flush() error {
+	for table := range d.writes {
+		ws := d.writes[table]
+		slices.SortFunc(ws, func(a, b treeWrite) int { return bytes.Compare(a.key, b.key) })
+		for i := range ws {
+			var err error
+			if w := &ws[i]; w.del {
+				_, _, err = d.tx.Delete(table, w.key)
+			} else {
+				err = d.tx.Put(table, w.key, w.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		d.writes[table] = ws[:0]
+	}
+	return nil
+}
+
 func (d *stride) put(table int, key, value []byte) {
-	d.writes = append(d.writes, treeWrite{table: table, key: key, value: value})
+	d.writes[table] = append(d.writes[table], treeWrite{key: key, value: value})
 }
 
 func (d *stride) del(table int, key []byte) {
-	d.writes = append(d.writes, treeWrite{table: table, key: key, del: true})
+	d.writes[table] = append(d.writes[table], treeWrite{key: key, del: true})
 }
 
-// op brings one record into the picture.
+// room returns the slab with room for n more bytes. What was cut from it before stays as it is.
+func (d *stride) room(n int) []byte {
+	if n > cap(d.slab)-len(d.slab) {
+		d.slab = make([]byte, 0, max(slabBytes, n))
+	}
+	return d.slab
+}
+
+const slabBytes = 256 << 10
+
+// keep copies b into the slab.
+func (d *stride) keep(b []byte) []byte {
+	s := d.room(len(b))
+	d.slab = append(s, b...)
+	return d.slab[len(s):len(d.slab):len(d.slab)]
+}
+
+// op brings one record into the picture. Byte strings of op are valid during the call only.
 func (d *stride) op(op *queue.Op) error {
 	d.cp.Apply(op)
 	if op.Kind == queue.KindSeal || op.Kind == queue.KindReceipts {
@@ -124,14 +170,14 @@ func (d *stride) op(op *queue.Op) error {
 	switch op.Kind {
 	case queue.KindEnqueue:
 		d.enqueue(op)
-	case queue.KindRemove:
-		return d.remove(op)
-	case queue.KindRelease, queue.KindReplace, queue.KindCount:
+	case queue.KindRemove, queue.KindRelease, queue.KindReplace, queue.KindCount:
 		return d.change(op)
 	case queue.KindPurge:
-		d.purge(q, op)
+		return d.purge(q, op)
 	case queue.KindForget:
-		d.forget(q)
+		d.cp.Forgotten.Add(q.Totals)
+		q.Totals = queue.Totals{}
+		q.forgotten, q.gone = true, !q.sweep
 	}
 	return nil
 }
@@ -166,116 +212,115 @@ func (d *stride) enqueue(op *queue.Op) {
 	if d.dead.Has(op.ID) {
 		return
 	}
-	d.rows[op.ID] = &strideRow{row: queue.Row{ID: op.ID, Queue: uint64(op.Queue), Pri: op.Pri, Flags: op.Flags,
-		Size: op.Size, Enqueued: op.Enqueued, Due: op.Due, Expire: op.Expire, Body: op.Body}}
+	d.bytes += int64(len(op.Body))
+	d.news = append(d.news, newRow{Row: queue.Row{ID: op.ID, Queue: op.Queue, Pri: op.Pri, Flags: op.Flags,
+		Size: op.Size, Enqueued: op.Enqueued, Due: op.Due, Expire: op.Expire, Body: d.keep(op.Body)}})
 }
 
-func (d *stride) remove(op *queue.Op) error {
-	r, err := d.row(op)
-	if err != nil || r == nil {
-		return err
-	}
-	r.removed = true
-	return nil
-}
-
+// change applies a record about one message to its row.
 func (d *stride) change(op *queue.Op) error {
-	r, err := d.row(op)
-	if err != nil || r == nil {
+	row, removed, err := d.row(op)
+	if err != nil || row == nil {
 		return err
 	}
-	r.row.Deliveries = op.Count
+	if op.Kind == queue.KindRemove {
+		*removed = true
+		return nil
+	}
+	row.Deliveries = op.Count
 	switch op.Kind {
 	case queue.KindRelease:
-		r.row.Due = op.NewDue
+		row.Due = op.NewDue
 	case queue.KindReplace:
-		r.row.Flags, r.row.Expire = op.Flags, op.Expire
-		r.row.Body, r.row.Size = op.Body, op.Size
+		row.Flags, row.Expire = op.Flags, op.Expire
+		row.Body, row.Size = d.keep(op.Body), op.Size
+		d.bytes += int64(len(op.Body))
 	}
 	return nil
 }
 
-// row returns the message that op is about as the records before it leave it; nil: it was never written, since it is dead.
-func (d *stride) row(op *queue.Op) (*strideRow, error) {
-	if r := d.rows[op.ID]; r != nil {
-		return r, nil
+// row returns the message that op is about as the records before it leave it; nil: it was left out, since it is dead.
+func (d *stride) row(op *queue.Op) (row *queue.Row, removed *bool, err error) {
+	if op.ID >= d.first {
+		i, found := slices.BinarySearchFunc(d.news, op.ID, func(r newRow, id uint64) int { return cmp.Compare(r.ID, id) })
+		if !found {
+			return nil, nil, nil
+		}
+		return &d.news[i].Row, &d.news[i].removed, nil
 	}
-	if op.ID >= d.first && d.dead.Has(op.ID) {
-		return nil, nil
+	if r := d.changed[op.ID]; r != nil {
+		return &r.row, &r.removed, nil
 	}
 	for _, key := range messageKeys(op.Queue, op.Pri, op.Due, op.ID) {
 		value, found, err := d.tx.Get(tableMessages, key)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !found {
 			continue
 		}
-		row, err := decodeMessageRow(key, value)
-		if err != nil {
-			return nil, err
+		r := &strideRow{oldKey: key}
+		if r.row, err = decodeMessageRow(key, value); err != nil {
+			return nil, nil, err
 		}
-		r := &strideRow{row: row, old: key, oldRow: row}
-		if op.Kind != queue.KindRemove && op.Kind != queue.KindReplace {
-			r.row.Body = bytes.Clone(row.Body)
+		r.old = r.row
+		r.old.Body = nil
+		if op.Kind == queue.KindRelease || op.Kind == queue.KindCount {
+			d.bytes += int64(len(r.row.Body))
+			r.row.Body = d.keep(r.row.Body)
 		}
-		d.rows[op.ID] = r
-		return r, nil
+		d.changed[op.ID] = r
+		return &r.row, &r.removed, nil
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
-// writeRow turns what the records made of a message into writes.
-func (d *stride) writeRow(id uint64, r *strideRow) {
-	if r.old != nil {
-		d.del(tableMessages, r.old)
-		d.delTimes(&r.oldRow)
+// putMessage adds the writes for a message that has no row yet.
+func (d *stride) putMessage(row *queue.Row) {
+	for _, k := range timeKeys(row) {
+		d.put(tableTimes, timeKey(k), appendTimeRow(nil, row))
 	}
-	if r.removed {
-		return
-	}
-	row, q := &r.row, uint32(r.row.Queue)
-	lane, order := queue.LaneReady, uint64(row.Pri)
-	if row.Due != 0 {
-		lane, order = queue.LaneDelayed, uint64(row.Due)
-		d.put(tableTimes, timeKey(queue.TimeKey{At: row.Due, ID: id, Kind: queue.TimeDue}), appendTimeRow(nil, q, row.Pri, row.Size, row.Due))
-	}
-	if row.Expire != 0 {
-		d.put(tableTimes, timeKey(queue.TimeKey{At: row.Expire, ID: id, Kind: queue.TimeExpire}), appendTimeRow(nil, q, row.Pri, row.Size, row.Due))
-	}
-	n := len(d.value)
-	d.value = appendMessageRow(d.value, row)
-	d.put(tableMessages, messageKey(q, lane, order, id), d.value[n:len(d.value):len(d.value)])
+	d.room(len(row.Body) + maxRowOverhead)
+	n := len(d.slab)
+	d.slab = appendRowKey(d.slab, row)
+	m := len(d.slab)
+	d.slab = appendMessageRow(d.slab, row)
+	d.put(tableMessages, d.slab[n:m:m], d.slab[m:len(d.slab):len(d.slab)])
 }
 
-func (d *stride) delTimes(row *queue.Row) {
-	if row.Due != 0 {
-		d.del(tableTimes, timeKey(queue.TimeKey{At: row.Due, ID: row.ID, Kind: queue.TimeDue}))
+// putChanged replaces or removes a message's rows.
+func (d *stride) putChanged(r *strideRow) {
+	var keep []queue.TimeKey
+	if !r.removed {
+		keep = timeKeys(&r.row)
 	}
-	if row.Expire != 0 {
-		d.del(tableTimes, timeKey(queue.TimeKey{At: row.Expire, ID: row.ID, Kind: queue.TimeExpire}))
+	for _, k := range timeKeys(&r.old) {
+		if !slices.Contains(keep, k) {
+			d.del(tableTimes, timeKey(k))
+		}
+	}
+	if r.removed || !bytes.Equal(appendRowKey(nil, &r.row), r.oldKey) {
+		d.del(tableMessages, r.oldKey)
+	}
+	if !r.removed {
+		d.putMessage(&r.row)
 	}
 }
 
 // purge drops what the stride has of q; rows in the tree are swept later.
-func (d *stride) purge(q *strideQueue, op *queue.Op) {
-	q.PurgedID, q.sweep = op.ID, true
-	for id, r := range d.rows {
-		if r.row.Queue == uint64(op.Queue) && id <= op.ID {
-			if r.old == nil {
-				delete(d.rows, id)
-			} else {
-				r.removed = true
-			}
+func (d *stride) purge(q *strideQueue, op *queue.Op) error {
+	q.PurgedID, q.sweep, q.purged = op.ID, true, true
+	for i := range d.news {
+		if d.news[i].Queue == op.Queue {
+			d.news[i].removed = true
 		}
 	}
-}
-
-func (d *stride) forget(q *strideQueue) {
-	d.cp.Forgotten.Add(q.Totals)
-	q.Totals = queue.Totals{}
-	q.forgotten = true
-	q.gone = !q.sweep
+	for _, r := range d.changed {
+		if r.row.Queue == op.Queue {
+			r.removed = true
+		}
+	}
+	return nil
 }
 
 // moveRows moves the rows of messages that came due from the delayed lane to the ready lane.
@@ -297,4 +342,15 @@ func (d *stride) moveRows() error {
 		}
 	}
 	return nil
+}
+
+// forgetDedup deletes a bounded number of dedup keys whose time is over.
+func (d *stride) forgetDedup() error {
+	return d.tx.Scan(tableDedup, nil, dedupRowKey(d.now, 0, nil), func(key, _ []byte) error {
+		d.del(tableDedup, d.keep(key))
+		if len(d.writes[tableDedup]) >= 2*strideRecords {
+			return tree.ErrStop
+		}
+		return nil
+	})
 }

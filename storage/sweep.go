@@ -80,7 +80,9 @@ func sweepQueue(tx *tree.Tx, q *queueRow, from []byte, budget int) (deleted int,
 	d := stride{tx: tx}
 	for i := range rows {
 		d.del(tableMessages, keys[i])
-		d.delTimes(&rows[i])
+		for _, k := range timeKeys(&rows[i]) {
+			d.del(tableTimes, timeKey(k))
+		}
 	}
 	return len(keys), rest, d.flush()
 }

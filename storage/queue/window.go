@@ -2,7 +2,8 @@ package queue
 
 // Row is a message as the tree has it.
 type Row struct {
-	ID, Queue        uint64
+	ID               uint64
+	Queue            uint32
 	Pri, Flags, Size uint32
 	Deliveries       uint32
 	BodySum          uint32
@@ -45,19 +46,19 @@ type Limits struct {
 	Timed  int   // delayed messages, and timers
 }
 
-// BeginStride tells the index that a checkpoint writes rows for ids below ids: acks of such messages must be
-// remembered until the tree has them too.
-func (ix *Index) BeginStride(ids uint64) { ix.memory.treeIDs = max(ix.memory.treeIDs, ids) }
-
-// EndStride tells it which they are: ids below ids, and those of earlier strides.
-func (ix *Index) EndStride(ids uint64) { ix.memory.treeIDs = ids }
+// BeginStride tells the index that a checkpoint writes rows of what is applied now: acks of such messages must be
+// remembered until the tree has them too. It returns which ids from first on, the tree's next one, are dead already, and the
+// LSN up to which the log must be on the disk before a checkpoint leaves them out.
+func (ix *Index) BeginStride(first uint64) (dead Bits, known uint64) {
+	ix.memory.treeIDs = max(ix.memory.treeIDs, ix.nextID)
+	return ix.deadIDs(first, ix.nextID), ix.lsn
+}
 
 // Gone is how many rows of the tree are out of date.
 func (ix *Index) Gone() int { return len(ix.memory.gone) }
 
-// DeadIDs returns which of the ids [from, to) were removed, one bit each, and the LSN up to which that is so: the log
-// must be on the disk up to there before a checkpoint leaves them out.
-func (ix *Index) DeadIDs(from, to uint64) (Bits, uint64) {
+// deadIDs returns which of the ids [from, to) were removed, one bit each.
+func (ix *Index) deadIDs(from, to uint64) Bits {
 	b := Bits{base: ix.memory.deadBase}
 	if to > from && from >= b.base {
 		lo := min((from-b.base)/64, uint64(len(ix.memory.dead)))
@@ -65,7 +66,7 @@ func (ix *Index) DeadIDs(from, to uint64) (Bits, uint64) {
 		b.words = append(b.words, ix.memory.dead[lo:hi]...)
 		b.base += lo * 64
 	}
-	return b, ix.lsn
+	return b
 }
 
 // Bits is a set of ids.
@@ -203,16 +204,19 @@ func (ix *Index) TakePromoted(n int) []*Message {
 	var out, rest []*Message
 	for _, m := range ix.promoted {
 		switch {
-		case m.state != Ready || m.lane != LaneDelayed:
-		case m.LSN == 0 && len(out) < n:
+		case m.state == Gone || m.lane != LaneDelayed:
+		case m.state == Ready && m.LSN == 0 && len(out) < n:
 			out = append(out, m)
-		default:
+		default: // held, or newer than its row: another time
 			rest = append(rest, m)
 		}
 	}
 	ix.promoted = rest
 	return out
 }
+
+// NotMoved gives back what TakePromoted returned: the checkpoint has failed.
+func (ix *Index) NotMoved(ms []*Message) { ix.promoted = append(ix.promoted, ms...) }
 
 // Moved tells the index that the tree has the rows of these messages in its ready lane now.
 func (ix *Index) Moved(ms []*Message) {
