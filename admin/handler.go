@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -68,6 +69,7 @@ type Server struct {
 	CopyDir        string        // where such a program finds its copy; folder "backup" within the store's if empty
 	CommandTimeout time.Duration // longest copy and run of such a program, together; 10 minutes if 0
 	MaxConns       int           // open connections; more are closed at once; 1,000 if 0
+	IdleTimeout    time.Duration // after it a connection without a request ends; two minutes if 0
 	Version        string        // digits, as in "1.2.3"
 	StartedAt      time.Time     // of the process; that of the first Serve or Handler if zero
 	Log            *slog.Logger  // discards if nil
@@ -150,7 +152,7 @@ func (s *Server) init() {
 			ReadHeaderTimeout: headerTimeout,
 			ReadTimeout:       requestTimeout,
 			WriteTimeout:      answerTimeout,
-			IdleTimeout:       idleTimeout,
+			IdleTimeout:       cmp.Or(s.IdleTimeout, idleTimeout),
 			MaxHeaderBytes:    maxHeaderBytes,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 			ConnState:         s.connState,

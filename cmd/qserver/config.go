@@ -41,7 +41,8 @@ type config struct {
 	pid      string
 	cmd      string // folder of the programs that /rpc/synchronize may run; "": none
 
-	connIdle time.Duration // idle memcached connections end after it; 0: never; only tout of -plex sets it
+	connIdle  time.Duration // idle memcached connections end after it; 0: never; only tout of -plex sets it
+	adminIdle time.Duration // idle HTTP connections end after it; 0: the default; only Kyoto Tycoon's -tout sets it
 
 	help, version bool
 	notes         []string // said once at start

@@ -38,7 +38,7 @@ func (t *tycoon) options() []option {
 	list := []option{
 		{"host", false, keep(&t.host)},
 		{"port", false, port(&t.port)},
-		{"tout", false, t.timeout},
+		{"tout", false, seconds(&t.c.adminIdle)},
 		{"li", true, t.level(slog.LevelInfo)},
 		{"ls", true, t.level(slog.LevelInfo)},
 		{"le", true, t.level(slog.LevelError)},
@@ -115,15 +115,6 @@ func (t *tycoon) serverID(s string) error {
 		return err
 	}
 	t.ignore("-sid", "")
-	return nil
-}
-
-func (t *tycoon) timeout(s string) error {
-	var d time.Duration
-	if err := seconds(&d)(s); err != nil {
-		return err
-	}
-	t.ignore("-tout", "HTTP connections without a request end after two minutes")
 	return nil
 }
 

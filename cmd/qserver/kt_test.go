@@ -86,6 +86,7 @@ func TestTycoon(t *testing.T) {
 		{"-plex port=5", func(c *config) any { return c.listen }, "127.0.0.1:5"},
 		{"-plex host=,port=11211#tout=30#th=16#opts=fq", func(c *config) any { return c.listen }, "127.0.0.1:11211"},
 		{"-plex host=0.0.0.0#port=5", func(c *config) any { return c.listen }, "0.0.0.0:5"},
+		{"-host h -tout 2.5", func(c *config) any { return c.adminIdle }, 2500 * time.Millisecond},
 		{"-plex tout=30", func(c *config) any { return c.connIdle }, 30 * time.Second},
 		{"-plex opts=fq", func(c *config) any { return c.wait }, 10 * time.Second},
 		{"-plex qtout=0.5", func(c *config) any { return c.wait }, 500 * time.Millisecond},
@@ -118,7 +119,6 @@ func TestTycoonWithout(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"-host h -oat -onl -otl -oat", "-oat, -onl, -otl"},
 		{"-host h -onr -ash", "-onr (nothing is repaired but by qserver repair), -ash (a sync is always one of the disk)"},
-		{"-host h -tout 2.5", "-tout (HTTP connections without a request end after two minutes)"},
 		{"-host h -bgs d -bgsi 180 -bgsc zlib", "-bgs (messages are on disk), -bgsi, -bgsc"},
 		{"-host h -mport 5 -rts f -riv 0.04 -sid 65535", "-rts, -riv, -sid, -mport (there is no -mhost)"},
 		{"-host h -uasi 5", "-asi, -uasi (-sync enqueue is as strong)"},

@@ -40,6 +40,7 @@ func newAdmin(s *server, at endpoint) *admin.Server {
 		Hosts:         append(ownNames(at), c.adminHosts...),
 		AllowFlushAll: c.allowFlushAll,
 		CmdDir:        c.cmd,
+		IdleTimeout:   c.adminIdle,
 		Version:       version,
 		StartedAt:     s.started,
 		Log:           s.log,
