@@ -78,8 +78,9 @@ func (c *Session) Close() {
 	s.sessions--
 	if w := c.waiter; w != nil {
 		s.ix.Cancel(w)
-		if r, _ := w.Result(); r != nil {
+		if r, _ := w.Result(); r != nil && s.ix.Current(r) {
 			s.ix.Uncount(r)
+			s.ix.Release(r) // with or without a lease
 		}
 		c.waiter = nil
 	}

@@ -154,6 +154,9 @@ func (s *Store) expireCold(cold []queue.ColdTimer) {
 	if len(cold) == 0 {
 		return
 	}
+	s.mu.Lock()
+	epoch := s.epoch
+	s.mu.Unlock()
 	lanes := make([]queue.TreeLane, len(cold))
 	found := make([]bool, len(cold))
 	err := s.tree.View(func(v *tree.View) error {
@@ -177,7 +180,10 @@ func (s *Store) expireCold(cold []queue.ColdTimer) {
 	}
 	s.lockIndex()
 	for i, c := range cold {
-		if found[i] {
+		switch {
+		case s.epoch != epoch: // the tree may not have it any more
+			s.ix.ExpireAgain(c)
+		case found[i]:
 			s.ix.ExpireCold(c, lanes[i])
 		}
 	}

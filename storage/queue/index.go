@@ -226,7 +226,7 @@ func (ix *Index) applyRelease(q *Queue, op *Op) {
 	m.Deliveries = op.Count
 	ix.changed(m, op)
 	m.Due = op.NewDue
-	m.state = Delayed
+	m.state, m.lane = Delayed, LaneDelayed
 	q.memDelayed++
 	ix.delayed.Set(m)
 }
@@ -281,10 +281,15 @@ func (ix *Index) detach(m *Message) {
 	}
 }
 
-// changed marks m as newer than the tree's row.
+// changed marks m as newer than the tree's row. The checkpoint writes a row with a due time into the delayed lane, past or
+// not.
 func (ix *Index) changed(m *Message, op *Op) {
 	m.LSN = op.LSN
 	m.counted = false
+	if m.Due != 0 && m.lane != LaneDelayed {
+		m.lane = LaneDelayed
+		ix.promoted = append(ix.promoted, m)
+	}
 	ix.memory.outdated(m.ID, op.LSN)
 	ix.memory.requeue(m)
 }

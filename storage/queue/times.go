@@ -170,6 +170,9 @@ func (ix *Index) Expire(limit int) (cold []ColdTimer, more bool) {
 	return cold, true
 }
 
+// ExpireAgain puts the timer back that Expire took.
+func (ix *Index) ExpireAgain(c ColdTimer) { ix.timers.Set(c.t) }
+
 // ExpireCold takes a message that the tree has in this lane, and memory has not, out of the counts of its lane; its
 // removal is to be staged. If memory has it by now, its timer runs again.
 func (ix *Index) ExpireCold(c ColdTimer, lane TreeLane) {
