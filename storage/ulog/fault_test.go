@@ -157,7 +157,11 @@ func checkSurvives(t *testing.T, fs *faultfs.FS, wrote []record, promised uint64
 	for _, p := range faultfs.Policies() {
 		restarted(fs.Crash(p, uint64(p)), promised, what+", power cut")
 	}
-	// What a restart shows it may hand out, so from then on it must survive.
+	// What a restart shows it may hand out, so from then on it must survive, on a full disk as well.
+	if len(what)%2 == 0 {
+		fs.SetSpace(0)
+		what += ", disk full"
+	}
 	shown := restarted(fs, promised, what+", restart")
 	for _, p := range faultfs.Policies() {
 		restarted(fs.Crash(p, uint64(p)), shown, what+", restart, power cut")
@@ -310,6 +314,42 @@ func TestNoSyncAfterFailedSync(t *testing.T) {
 	}
 	if got := l.Synced(); got != 0 {
 		t.Errorf("Synced: got %d, want 0", got)
+	}
+}
+
+// TestCutFramesStayDead loses one of three records that were never synced, and writes the same one again: the two behind it,
+// which continue it, were cut and must not be there again.
+func TestCutFramesStayDead(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		fs := faultfs.New()
+		l, _, err := ulog.Open(crashDir, ulog.Position{}, ulog.Place{}, ulog.Options{FS: fs, SegmentBytes: 8 << 10}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &appender{t: t, log: l}
+		a.add(3, 100, false)
+		fs = fs.Clone()
+		edit(t, fs, name(1), zero(4136, 4200))
+		if full {
+			fs.SetSpace(0)
+		}
+		l, rec, err := ulog.Open(crashDir, ulog.Position{}, ulog.Place{}, ulog.Options{FS: fs, SegmentBytes: 8 << 10}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.CutFrames != 2 || rec.CutOffset != 4136 || rec.CutFile != name(1) {
+			t.Errorf("full %v: got %+v, want 2 frames cut", full, rec)
+		}
+		b := &appender{t: t, log: l}
+		b.add(1, 100, true)
+		if b.wrote[0] != a.wrote[0] {
+			t.Fatalf("the record is not the same: %v, %v", b.wrote[0], a.wrote[0])
+		}
+		got, _, _, err := recoverLog(fs, ulog.Position{}, ulog.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, got, b.wrote)
 	}
 }
 

@@ -221,10 +221,13 @@ func TestReleaseAndPrepare(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	after, at := l.Written(), l.End()
-	if err := l.Release(at); err != nil {
-		t.Fatal(err)
+	for range 10 { // from now on every segment is a recycled one
+		a.add(20, 200, false)
+		if err := l.Release(l.End()); err != nil {
+			t.Fatal(err)
+		}
 	}
+	after, at := l.Written(), l.End()
 	if got, want := len(l.Segments()), 2; got != want {
 		t.Errorf("segments at rest: got %d, want %d: %v", got, want, l.Segments())
 	}
@@ -232,12 +235,15 @@ func TestReleaseAndPrepare(t *testing.T) {
 		t.Errorf("reader from what is released: got %v, want %v", err, ulog.ErrReleased)
 	}
 	n := len(a.wrote)
-	a.add(3, 50, true)
+	a.add(20, 200, true)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, _, got := open(t, dir, after, at, o)
+	l, rec, got := open(t, dir, after, at, o)
 	same(t, got, a.wrote[n:])
+	if rec.CutFile != "" {
+		t.Errorf("stale frames of a recycled segment were taken for a torn tail: %+v", rec)
+	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
