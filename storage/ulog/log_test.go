@@ -235,7 +235,7 @@ func TestReleaseAndPrepare(t *testing.T) {
 		t.Errorf("reader from what is released: got %v, want %v", err, ulog.ErrReleased)
 	}
 	n := len(a.wrote)
-	a.add(20, 200, true)
+	a.add(5, 200, true)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
