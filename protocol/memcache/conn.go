@@ -224,10 +224,11 @@ func (c *conn) close() {
 	if c.ending == closeLinger {
 		c.linger()
 	}
+	c.srv.forget(c) // before the peer can know: it may connect again at once, where connections are at their limit
 	c.nc.Close()
 	c.in.release()
 	c.out.release()
-	c.srv.forget(c)
+	c.srv.wg.Done()
 }
 
 // linger reads what the peer is still sending for a moment: closing a socket with unread input would take the last reply away

@@ -97,15 +97,15 @@ func TestField_PROTO09_ExtraBlanks(t *testing.T) {
 
 func TestField_PROTO11_Slices(t *testing.T) {
 	const in, want = "set q 5 0 4\r\nA\r\nB\r\nget q\r\ndelete q\r\n", "STORED\r\nVALUE q 5 4\r\nA\r\nB\r\nEND\r\nDELETED\r\n"
-	for cut := range len(in) {
-		bubble(t, nil, func(t *testing.T, s *server) {
+	bubble(t, nil, func(t *testing.T, s *server) {
+		for cut := range len(in) {
 			c := s.dial()
 			c.send(in[:cut])
 			synctest.Wait()
 			c.send(in[cut:])
 			c.want(want)
-		})
-	}
+		}
+	})
 }
 
 func TestField_PROTO12_ManyKeys(t *testing.T) {
@@ -299,7 +299,7 @@ func TestField_CLI06_Stats(t *testing.T) {
 				c.do("set "+q+" 0 0 1\r\nx\r\n", "STORED\r\n")
 			}
 			list := c.stats("")
-			for _, name := range strings.Fields("pid uptime time curr_items total_items cmd_get cmd_set get_hits get_misses curr_connections bytes total_connections delete_hits delete_misses") {
+			for name := range strings.FieldsSeq("pid uptime time curr_items total_items cmd_get cmd_set get_hits get_misses curr_connections bytes total_connections delete_hits delete_misses") {
 				if _, err := strconv.ParseUint(list[name], 10, 64); err != nil {
 					t.Errorf("stats %s: got %q, want a number", name, list[name])
 				}

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"qserver/internal/faultfs"
 	"qserver/protocol/memcache"
 	"qserver/storage"
 )
@@ -48,6 +49,9 @@ func start(t *testing.T, kind transport, configure func(*memcache.Server, *stora
 	if configure != nil {
 		configure(srv, &o)
 	}
+	if o.FS == nil && kind == pipes {
+		o.FS, o.SegmentBytes = faultfs.New(), 1<<20 // the log in memory, small: tests open hundreds of them
+	}
 	store, err := storage.Open(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +85,13 @@ func bubble(t *testing.T, configure func(*memcache.Server, *storage.Options), f 
 		s := start(t, pipes, configure)
 		f(t, s)
 	})
+}
+
+// with is the same server for a subtest.
+func (s *server) with(t *testing.T) *server {
+	sub := *s
+	sub.t = t
+	return &sub
 }
 
 // queue is the named queue's numbers.

@@ -21,6 +21,7 @@ const (
 // its row in the table of odd inputs; the rows about time, limits and half-closed connections have tests of their own. Each runs
 // with a message in queue victim that must survive, and where the connection lives on it must be in step.
 func TestHostileInputs(t *testing.T) {
+	s := start(t, tcp, func(s *memcache.Server, o *storage.Options) { s.MaxItemSize, o.Sync = 1024, storage.SyncNever })
 	k250, k251 := repeat("k", 250), repeat("k", 251)
 	for _, tt := range []struct {
 		name, in, want string
@@ -146,28 +147,27 @@ func TestHostileInputs(t *testing.T) {
 		{"70 FF FE", "\xff\xfe\r\n", "ERROR\r\n", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(s *memcache.Server, _ *storage.Options) { s.MaxItemSize = 1024 }, func(t *testing.T, s *server) {
-				for way, size := range splits(1) {
-					s.dial().do("set victim 0 0 1\r\nv\r\n", "STORED\r\n")
-					c := s.dial()
-					c.sendSplit(tt.in, size)
-					c.want(tt.want)
-					if tt.closed {
-						c.wantEnd()
-					} else {
-						c.wantOpen()
-					}
-					if got := s.queue("victim"); got.Items != 1 || got.Ready != 1 {
-						t.Errorf("%s: victim: got %+v, want its one message", way, got)
-					}
-					if _, there := s.store.Queue([]byte("pwned")); there {
-						t.Errorf("%s: a body was run as a command", way)
-					}
-					if _, err := s.store.PurgeAll(); err != nil {
-						t.Fatal(err)
-					}
+			s := s.with(t)
+			for way, size := range splits(1) {
+				s.dial().do("set victim 0 0 1\r\nv\r\n", "STORED\r\n")
+				c := s.dial()
+				c.sendSplit(tt.in, size)
+				c.want(tt.want)
+				if tt.closed {
+					c.wantEnd()
+				} else {
+					c.wantOpen()
 				}
-			})
+				if got := s.queue("victim"); got.Items != 1 || got.Ready != 1 {
+					t.Errorf("%s: victim: got %+v, want its one message", way, got)
+				}
+				if _, there := s.store.Queue([]byte("pwned")); there {
+					t.Errorf("%s: a body was run as a command", way)
+				}
+				if _, err := s.store.PurgeAll(); err != nil {
+					t.Fatal(err)
+				}
+			}
 		})
 	}
 }

@@ -238,7 +238,7 @@ func (s *Server) reject(nc net.Conn) {
 	})
 }
 
-// forget takes a connection that has ended off the list.
+// forget takes a connection that has ended off the lists.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
@@ -246,7 +246,6 @@ func (s *Server) forget(c *conn) {
 	s.stalls.remove(c)
 	s.busy.Add(-1)
 	s.open.Add(-1)
-	s.wg.Done()
 }
 
 // Shutdown stops accepting and serves acks and sets until the sessions of the store hold nothing or ctx ends; then it closes

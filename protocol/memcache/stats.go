@@ -131,6 +131,9 @@ func (s *Server) Stats() Stats {
 
 // stats answers `stats` and its sub-commands. What memcached has and a queue has not is an empty list.
 func (c *conn) stats() {
+	if !c.commit() { // a connection sees its own earlier commands, also when it counts
+		return
+	}
 	c.publish()
 	word, _ := token(c.cmd.args)
 	switch string(word) {
