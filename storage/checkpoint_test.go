@@ -236,7 +236,7 @@ func TestExpiresOnce(t *testing.T) {
 		if st, _ := s.Queue([]byte("q")); st.TotalExpired != 3 {
 			t.Errorf("expired %d, want 3", st.TotalExpired)
 		}
-			if got := drain(t, s, "q"); len(got) != 1 || got[0] != "stays" {
+		if got := drain(t, s, "q"); len(got) != 1 || got[0] != "stays" {
 			t.Errorf("got %q", got)
 		}
 	})
