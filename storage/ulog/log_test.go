@@ -248,34 +248,3 @@ func TestReleaseAndPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-func BenchmarkStageWrite(b *testing.B) {
-	for _, batch := range []int{1, 8, 64, 512} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
-			l, _, err := ulog.Open(b.TempDir(), ulog.Position{}, ulog.Place{}, ulog.Options{}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Close()
-			head, body := make([]byte, 40), make([]byte, 200)
-			sum := crc32.Checksum(body, castagnoli)
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				for range batch {
-					l.Stage(head, body, sum)
-				}
-				if err := l.Write(l.Take(), false); err != nil {
-					b.Fatal(err)
-				}
-				n += batch
-				if n%(1<<18) < batch {
-					if err := l.Release(l.End()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
-		})
-	}
-}
