@@ -63,3 +63,24 @@ func BenchmarkCycle(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEnqueueParallel has 64 sessions, each with one message at a time.
+func BenchmarkEnqueueParallel(b *testing.B) {
+	s := openBench(b, storage.Options{Sync: storage.SyncNever})
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		c := s.NewSession("")
+		defer c.Close()
+		for pb.Next() {
+			if _, err := c.Enqueue([]byte("q"), storage.PutRequest{Body: make([]byte, 200), Priority: storage.DefaultPriority}); err != nil {
+				b.Error(err)
+				return
+			}
+			if err := c.Commit(); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

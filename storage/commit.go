@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"runtime"
 
 	"qserver/storage/queue"
 	"qserver/storage/ulog"
@@ -48,6 +49,7 @@ func (s *Store) commit(f *follower) error {
 		return nil
 	}
 	s.mu.Lock()
+	yielded := false
 	for s.applied.Load() < f.lsn {
 		if s.err != nil {
 			err := s.err
@@ -58,6 +60,13 @@ func (s *Store) commit(f *follower) error {
 			s.followers = append(s.followers, f)
 			s.mu.Unlock()
 			<-f.wake
+			s.mu.Lock()
+			continue
+		}
+		if !yielded { // those who are about to stage get the chance to: one write for all costs less than one for each
+			yielded = true
+			s.mu.Unlock()
+			runtime.Gosched()
 			s.mu.Lock()
 			continue
 		}
