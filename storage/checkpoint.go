@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -209,6 +210,11 @@ func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err erro
 
 // stride writes records up to end, or until their bodies are maxBytes, and a part of what is to be swept, into the tree.
 func (s *Store) stride(d *stride, end uint64, maxBytes int64) error {
+	if s.reader == nil {
+		if err := s.reread(); err != nil {
+			return fmt.Errorf("read update log: %w", err)
+		}
+	}
 	swept := make(map[uint32][]byte)
 	err := s.tree.Update(func(tx *tree.Tx) error {
 		if err := d.read(tx, s.reader, end, maxBytes); err != nil {
@@ -224,8 +230,8 @@ func (s *Store) stride(d *stride, end uint64, maxBytes int64) error {
 		}
 		return s.sweep(tx, swept)
 	})
-	if err != nil {
-		return errors.Join(err, s.reread())
+	if err != nil { // what was read of the log is read again next time
+		return errors.Join(err, s.dropReader())
 	}
 	for num, from := range swept {
 		if from == nil {
@@ -239,18 +245,19 @@ func (s *Store) stride(d *stride, end uint64, maxBytes int64) error {
 	return nil
 }
 
-// reread takes the reader back to where the tree stands, after a stride that was rolled back.
-func (s *Store) reread() error {
-	r, err := s.ulog.NewReader(s.cp.Position, s.cp.Place)
+// reread takes a reader of the log to where the tree stands.
+func (s *Store) reread() (err error) {
+	s.reader, err = s.ulog.NewReader(s.cp.Position, s.cp.Place)
 	if err != nil {
-		return err
+		s.reader = nil
 	}
-	old := s.reader
-	s.reader = r
-	if old == nil {
-		return nil
-	}
-	return old.Close()
+	return err
+}
+
+func (s *Store) dropReader() error {
+	r := s.reader
+	s.reader = nil
+	return r.Close()
 }
 
 // advanced tells the index that the tree has the stride, lets go of what it need not keep in memory, and of the log.

@@ -177,9 +177,6 @@ func (s *Store) readCheckpoint() error {
 // catchUp writes the log's tail into the tree: what is served afterwards is what the tree has, and memory holds
 // nothing of it.
 func (s *Store) catchUp() error {
-	if err := s.reread(); err != nil {
-		return fmt.Errorf("read update log: %w", err)
-	}
 	first, end := s.cp.Position.LSN, s.ulog.Written().LSN
 	gapped := false
 	for last := time.Now(); s.cp.Position.LSN < end; {

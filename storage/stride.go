@@ -19,7 +19,7 @@ type stride struct {
 	cp     checkpoint // where the tree stands; behind apply: where it will
 	first  uint64     // the tree has no message from this id on
 	dead   queue.Bits // ids from first on that are not worth writing: their removal follows
-	moved  []*queue.Message
+	moved  []queue.Promoted
 	now    int64 // Unix ms
 	gapped bool  // records are missing: the totals must be counted anew
 
@@ -326,7 +326,7 @@ func (d *stride) purge(q *strideQueue, op *queue.Op) error {
 // moveRows moves the rows of messages that came due from the delayed lane to the ready lane.
 func (d *stride) moveRows() error {
 	for _, m := range d.moved {
-		old := messageKey(m.Queue().Num, queue.LaneDelayed, uint64(m.Due), m.ID)
+		old := messageKey(m.Queue, queue.LaneDelayed, uint64(m.Due), m.ID)
 		value, found, err := d.tx.Delete(tableMessages, old)
 		if err != nil {
 			return err
@@ -334,7 +334,7 @@ func (d *stride) moveRows() error {
 		if !found {
 			continue
 		}
-		if err := d.tx.Put(tableMessages, messageKey(m.Queue().Num, queue.LaneReady, uint64(m.Pri), m.ID), bytes.Clone(value)); err != nil {
+		if err := d.tx.Put(tableMessages, messageKey(m.Queue, queue.LaneReady, uint64(m.Pri), m.ID), bytes.Clone(value)); err != nil {
 			return err
 		}
 		if _, _, err := d.tx.Delete(tableTimes, timeKey(queue.TimeKey{At: m.Due, ID: m.ID, Kind: queue.TimeDue})); err != nil {

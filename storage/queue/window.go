@@ -199,14 +199,23 @@ func (ix *Index) DropBody(m *Message) {
 	}
 }
 
-// TakePromoted returns up to n ready messages that the tree still has in its delayed lane: the checkpoint moves their rows.
-func (ix *Index) TakePromoted(n int) []*Message {
-	var out, rest []*Message
+// Promoted is a ready message whose row the tree still has in its delayed lane: where that is, and where it belongs.
+type Promoted struct {
+	Queue, Pri uint32
+	Due        int64
+	ID         uint64
+	m          *Message
+}
+
+// TakePromoted returns up to n of them: the checkpoint moves their rows.
+func (ix *Index) TakePromoted(n int) []Promoted {
+	var out []Promoted
+	var rest []*Message
 	for _, m := range ix.promoted {
 		switch {
 		case m.state == Gone || m.lane != LaneDelayed:
 		case m.state == Ready && m.LSN == 0 && len(out) < n:
-			out = append(out, m)
+			out = append(out, Promoted{m.queue.Num, m.Pri, m.TreeDue, m.ID, m})
 		default: // held, or newer than its row: another time
 			rest = append(rest, m)
 		}
@@ -216,13 +225,18 @@ func (ix *Index) TakePromoted(n int) []*Message {
 }
 
 // NotMoved gives back what TakePromoted returned: the checkpoint has failed.
-func (ix *Index) NotMoved(ms []*Message) { ix.promoted = append(ix.promoted, ms...) }
+func (ix *Index) NotMoved(ps []Promoted) {
+	for _, p := range ps {
+		ix.promoted = append(ix.promoted, p.m)
+	}
+}
 
-// Moved tells the index that the tree has the rows of these messages in its ready lane now.
-func (ix *Index) Moved(ms []*Message) {
-	for _, m := range ms {
-		if m.state != Gone {
-			m.lane = LaneReady
+// Moved tells the index that the tree has the rows of these messages in its ready lane now. One that was changed in the
+// meantime has another row coming.
+func (ix *Index) Moved(ps []Promoted) {
+	for _, p := range ps {
+		if p.m.state != Gone && p.m.LSN == 0 {
+			p.m.lane = LaneReady
 		}
 	}
 }
