@@ -223,9 +223,11 @@ func (ix *Index) applyRelease(q *Queue, op *Op) {
 		return
 	}
 	ix.detach(m)
-	m.Deliveries = op.Count
+	m.Deliveries, m.Due = op.Count, op.NewDue
 	ix.changed(m, op)
-	m.Due = op.NewDue
+	if m.Expire != 0 {
+		ix.timers.Set(timer{m.Expire, m.ID, m.Pri, m.Size, m.Due, q})
+	}
 	m.state, m.lane = Delayed, LaneDelayed
 	q.memDelayed++
 	ix.delayed.Set(m)
