@@ -15,7 +15,8 @@ func (c *conn) body(n int) (body []byte, ok bool) {
 		if in[n] != '\r' || in[n+1] != '\n' {
 			return nil, c.badChunk()
 		}
-		body = append(make([]byte, 0, n), in[:n]...)
+		body = make([]byte, n)
+		copy(body, in)
 		c.in.skip(n + 2)
 		return body, true
 	}
@@ -25,10 +26,26 @@ func (c *conn) body(n int) (body []byte, ok bool) {
 	if !c.completed {
 		c.setDeadline(time.Now().Add(bodyTime + time.Duration(n>>16)*time.Second))
 	}
-	if body, ok = c.arriving(n); !ok {
-		return nil, false
+	if n <= firstPiece {
+		body, ok = c.small(n)
+	} else {
+		body, ok = c.arriving(n)
 	}
-	return body, c.terminator()
+	return body, ok && c.terminator()
+}
+
+// small waits in the input buffer for the rest of a small body: most are only cut by the end of what one read brought.
+func (c *conn) small(n int) (body []byte, ok bool) {
+	for len(c.in.buffered()) < n {
+		if !c.more() {
+			return nil, false
+		}
+	}
+	in := c.in.buffered()
+	body = make([]byte, n)
+	copy(body, in)
+	c.in.skip(n)
+	return body, true
 }
 
 // arriving collects a body that is not there yet. Its memory grows with what has arrived, and counts against the shared budget
@@ -74,15 +91,21 @@ func (c *conn) grow(body []byte, n int) ([]byte, bool) {
 
 // readBody reads once, straight into the free part of body.
 func (c *conn) readBody(body []byte) ([]byte, bool) {
+	free := body[len(body):cap(body)]
+	if c.out.empty() {
+		if k, err := c.in.readInto(free, true); err == nil {
+			return body[:len(body)+k], true
+		}
+	}
 	if !c.settle() {
 		return nil, false
 	}
-	ok := c.read(func() error {
-		k, err := c.in.readInto(body[len(body):cap(body)])
-		body = body[:len(body)+k]
+	k := 0
+	ok := c.read(func() (err error) {
+		k, err = c.in.readInto(free, false)
 		return err
 	})
-	return body, ok
+	return body[:len(body)+k], ok
 }
 
 // terminator uses up the CRLF behind a body. Anything else means that the stream's position is lost.

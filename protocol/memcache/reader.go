@@ -28,6 +28,7 @@ type input struct {
 	fast    bool            // the last read filled its buffer: take a larger one next time
 
 	parked func(bool)    // called with true before the connection parks, with false afterwards
+	vain   uint          // polls since one brought something
 	busy   *atomic.Int64 // connections that are not parked, of the whole server
 	spin   int64         // poll before parking while at most this many are busy
 
@@ -83,7 +84,7 @@ func (in *input) fill(try bool) error {
 		if !in.room() {
 			return errFull
 		}
-		n, err := in.readInto(in.buf[in.w:])
+		n, err := in.readInto(in.buf[in.w:], false)
 		in.w += n
 		in.drop()
 		return err
@@ -95,9 +96,12 @@ func (in *input) fill(try bool) error {
 	return in.readRaw()
 }
 
-// readInto reads once, straight into p, past the buffer. n is 0 only with an error.
-func (in *input) readInto(p []byte) (n int, err error) {
+// readInto reads once, straight into p, past the buffer. n is 0 only with an error. try is as for fill.
+func (in *input) readInto(p []byte, try bool) (n int, err error) {
 	if in.raw == nil {
+		if try {
+			return 0, errAgain
+		}
 		for n == 0 && err == nil {
 			in.park(true)
 			n, err = in.nc.Read(p)
@@ -110,7 +114,7 @@ func (in *input) readInto(p []byte) (n int, err error) {
 		return n, err
 	}
 	in.drop()
-	in.target, in.try = p, false
+	in.target, in.try = p, try
 	err = in.readRaw()
 	in.target = nil
 	return in.n, err
@@ -188,18 +192,33 @@ func (in *input) readyFull(fd uintptr) bool {
 	return false
 }
 
-// pollRounds is how often a socket is asked again before its goroutine parks; see the package's benchmarks.
+// pollRounds is how often a socket is asked again before its goroutine parks; see BenchmarkRoundTrips.
 const pollRounds = 40
+
+// A connection whose polls bring nothing, such as one of a thousand that look for work ten times a second, polls only now and
+// then, to see whether that has changed.
+const (
+	pollPatience = 4  // polls in vain until then
+	pollSeldom   = 64 // one in so many
+)
 
 // poll asks the socket again for a short while, as long as there are cores to spare: a wake-up costs more than the work that
 // most commands are.
 func (in *input) poll(fd uintptr, p []byte) (n int, again bool, err error) {
-	again = true
-	for i := 0; again && i < pollRounds && in.busy != nil && in.busy.Load() <= in.spin; i++ {
-		runtime.Gosched()
-		n, again, err = readFD(fd, p)
+	if in.vain >= pollPatience {
+		if in.vain++; in.vain%pollSeldom != 0 {
+			return 0, true, nil
+		}
 	}
-	return n, again, err
+	for i := 0; i < pollRounds && in.busy != nil && in.busy.Load() <= in.spin; i++ {
+		runtime.Gosched()
+		if n, again, err = readFD(fd, p); !again {
+			in.vain = 0
+			return n, again, err
+		}
+	}
+	in.vain++
+	return 0, true, nil
 }
 
 func (in *input) park(waiting bool) {

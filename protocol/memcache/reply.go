@@ -185,7 +185,10 @@ func (c *conn) flush() error {
 	} else {
 		pieces = c.out.pieces()
 	}
-	err := c.writeAll(pieces)
+	var err error
+	if len(pieces) > 0 {
+		err = c.writeAll(pieces)
+	}
 	c.out.clear()
 	return err
 }
@@ -209,9 +212,6 @@ func (c *conn) tryWrite(p []byte) (int, error) {
 
 // writeAll writes in steps of a second, to see whether there is progress.
 func (c *conn) writeAll(pieces net.Buffers) error {
-	if len(pieces) == 0 {
-		return nil
-	}
 	defer c.nc.SetWriteDeadline(time.Time{})
 	last := time.Now()
 	for {
