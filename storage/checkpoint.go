@@ -286,7 +286,7 @@ func (s *Store) advanced(d *stride) {
 }
 
 func (s *Store) limits() queue.Limits {
-	return queue.Limits{Window: windowRows, Bytes: s.opts.Memory / 4, Timed: 2 * timesRows}
+	return queue.Limits{Window: s.opts.Window, Bytes: s.opts.Memory / 4, Timed: 8 * s.opts.Window}
 }
 
 // shrink rewrites the tree when it is mostly empty.

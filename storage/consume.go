@@ -263,9 +263,9 @@ func (s *Store) refill(q *queue.Queue) error {
 			return nil
 		}
 		pri, id := q.ColdFrom()
-		epoch, rowsMax, bytesMax := s.epoch, windowRows, int64(windowBytes)
+		epoch, rowsMax, bytesMax := s.epoch, s.opts.Window, int64(windowBytes)
 		if s.ix.Bytes() > s.opts.Memory/2 {
-			rowsMax, bytesMax = windowRows/16, windowBytes/16
+			rowsMax, bytesMax = max(1, rowsMax/16), windowBytes/16
 		}
 		s.unlockIndex()
 		rows, complete, err := s.readWindow(q.Num, pri, id, rowsMax, bytesMax)
@@ -301,11 +301,8 @@ func (s *Store) dropPages(rows []queue.Row) {
 
 const mappedBytes = 8 << 20
 
-// The window that a refill reads at most.
-const (
-	windowRows  = 1024
-	windowBytes = 1 << 20
-)
+// windowBytes is how much of bodies a refill reads, about, at most.
+const windowBytes = 1 << 20
 
 // readWindow reads rows of a ready lane from (pri, id) on; complete says that the lane ended.
 func (s *Store) readWindow(q, pri uint32, id uint64, rowsMax int, bytesMax int64) (rows []queue.Row, complete bool, err error) {

@@ -162,8 +162,8 @@ type modelOp struct {
 	N       int
 }
 
-var modelVerbs = strings.Fields("put put put put putpri putbig add replace delay ttl dedup get get get get lease ack ack ack ackreceipt " +
-	"release releaselater touch cas purge peek giveback close sleep sleep checkpoint restart")
+var modelVerbs = strings.Fields("put put put put putpri putpri putbig add replace delay ttl dedup get get get get lease ack ack ack ackreceipt " +
+	"release releaselater touch cas purge peek giveback close sleep sleep checkpoint checkpoint checkpoint restart")
 
 func genModelOp(t *rapid.T) modelOp {
 	return modelOp{
@@ -199,7 +199,7 @@ type modelRun struct {
 }
 
 func modelOptions() storage.Options {
-	return storage.Options{SegmentBytes: 1 << 16, Memory: 1 << 18, MinFreeDisk: 1, ForgetAfter: 1000 * time.Hour}
+	return storage.Options{SegmentBytes: 1 << 16, Memory: 1 << 18, Window: 3, MinFreeDisk: 1, ForgetAfter: 1000 * time.Hour}
 }
 
 func (r *modelRun) open() (err error) {

@@ -24,6 +24,7 @@ type Options struct {
 	SyncInterval time.Duration // 1 s; used with SyncInterval only
 	SegmentBytes int64         // size of an update-log segment; 64 MiB
 	Memory       int64         // bytes for bodies, entries, windows, leases, dedup keys; 256 MiB
+	Window       int           // messages that are read ahead at the head of a queue; 1,024
 	MaxHeld      int           // messages that one session may hold; 10,000
 	IgnoreTTL    bool          // drop the expiry time of what is enqueued
 	DedupWindow  time.Duration // how long a dedup key is remembered; 2 minutes

@@ -101,6 +101,9 @@ func (o *Options) setDefaults() {
 	def((*int64)(&o.SyncInterval), int64(time.Second))
 	def((*int64)(&o.DedupWindow), int64(2*time.Minute))
 	def((*int64)(&o.ForgetAfter), int64(10*time.Minute))
+	if o.Window == 0 {
+		o.Window = 1024
+	}
 	if o.MaxHeld == 0 {
 		o.MaxHeld = 10000
 	}

@@ -14,7 +14,6 @@ import (
 const (
 	timeBatch   = 1000        // items handled under one lock
 	timesAhead  = time.Second // rows of the time table are read this long before they are due
-	timesRows   = 4096        // and so many at once
 	choresEvery = time.Second
 )
 
@@ -108,7 +107,7 @@ func (s *Store) loadTimes() (more bool) {
 			if err != nil {
 				return &tree.CorruptError{File: s.treePath(), Offset: -1, What: "time row", Err: err}
 			}
-			if t.At > horizon || len(rows) == timesRows {
+			if t.At > horizon || len(rows) == 4*s.opts.Window {
 				next, more = t.TimeKey, t.At <= horizon
 				return tree.ErrStop
 			}
