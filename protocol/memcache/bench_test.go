@@ -57,7 +57,7 @@ func roundTrip(b *testing.B, nc net.Conn, request, answer []byte) {
 // BenchmarkNoreplySets is one connection's stream of sets of 200 bytes; each of them is there afterwards.
 func BenchmarkNoreplySets(b *testing.B) {
 	nc := benchDial(b, benchServer(b))
-	one := []byte(fmt.Sprintf("set q 0 0 200 noreply\r\n%s\r\n", bytes.Repeat([]byte("x"), 200)))
+	one := fmt.Appendf(nil, "set q 0 0 200 noreply\r\n%s\r\n", bytes.Repeat([]byte("x"), 200))
 	const lot = 500
 	many := bytes.Repeat(one, lot)
 	b.ReportAllocs()
@@ -84,8 +84,8 @@ func BenchmarkRoundTrips(b *testing.B) {
 			b.ReportAllocs()
 			for i := range conns {
 				nc := benchDial(b, addr)
-				set := []byte(fmt.Sprintf("set q%d 0 0 200\r\n%s\r\n", i, body))
-				get, del := []byte(fmt.Sprintf("get q%d\r\n", i)), []byte(fmt.Sprintf("delete q%d\r\n", i))
+				set := fmt.Appendf(nil, "set q%d 0 0 200\r\n%s\r\n", i, body)
+				get, del := fmt.Appendf(nil, "get q%d\r\n", i), fmt.Appendf(nil, "delete q%d\r\n", i)
 				stored, value, deleted := make([]byte, 8), make([]byte, len(fmt.Sprintf("VALUE q%d 0 200\r\n%s\r\nEND\r\n", i, body))), make([]byte, 9)
 				wg.Go(func() {
 					for range b.N / conns {
