@@ -20,15 +20,15 @@ func (s *Store) makeRoom(n int) error {
 	if s.ulog.Room() > s.roomFor(n) {
 		return nil
 	}
+	if int64(n) > s.opts.SegmentBytes/2 { // it takes a segment of its own
+		err := s.ulog.PrepareFor(int64(n) + s.roomFor(0))
+		if errors.Is(err, syscall.ENOSPC) {
+			return ErrDiskFull
+		}
+		return err
+	}
 	s.prepare()
 	if s.full.Load() {
-		return ErrDiskFull
-	}
-	if s.ulog.Room() > s.roomFor(n) {
-		return nil
-	}
-	free, _, err := diskSpace(s.dir) // a segment of its own, as large as needed
-	if err == nil && free < int64(n)+s.opts.SegmentBytes+s.opts.MinFreeDisk {
 		return ErrDiskFull
 	}
 	return nil
