@@ -35,14 +35,23 @@ func (s *Store) pokeCheckpoint() {
 	}
 }
 
-// pressureLocked keeps memory within its budget: bodies leave at half of it, the checkpoint runs from five eighths on.
+// pressureLocked keeps memory within its budget: bodies leave at half of it, the checkpoint runs from five eighths on until
+// half is reached.
 func (s *Store) pressureLocked() {
 	s.ix.DropBodies(s.opts.Memory / 2)
 	n := s.ix.Bytes()
 	s.memoryBytes.Store(n)
-	if n > s.opts.Memory/8*5 || s.behindLocked() > s.opts.SegmentBytes || s.ix.Gone() > goneMax {
+	if s.dueLocked(n > s.opts.Memory/8*5, goneMax, s.opts.SegmentBytes) {
 		s.pokeCheckpoint()
 	}
+}
+
+// dueLocked says whether the checkpoint is due: memory is short, too many acks wait for the tree, or the log is longer than
+// it should be. As long as most of it is live messages it may be three times as long: who drains a backlog soon spares
+// the tree.
+func (s *Store) dueLocked(memoryShort bool, gone int, length int64) bool {
+	behind := s.behindLocked()
+	return memoryShort || s.ix.Gone() > gone || behind > 3*length || behind > length && s.ix.FreshBytes() < behind/2
 }
 
 // behindLocked is how many bytes of the log, about, the tree does not have.
@@ -80,7 +89,7 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 func (s *Store) relieve(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		enough := s.ix.Bytes() < s.opts.Memory/8*3 && s.behindLocked() < s.opts.SegmentBytes/2 && s.ix.Gone() < goneMax/4
+		enough := !s.dueLocked(s.ix.Bytes() > s.opts.Memory/2, goneMax/4, s.opts.SegmentBytes/8*7)
 		if enough {
 			s.exhausted = false
 			s.freedLocked()

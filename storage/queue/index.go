@@ -246,8 +246,10 @@ func (ix *Index) applyReplace(q *Queue, op *Op) {
 	if op.Expire != 0 {
 		ix.timers.Set(timer{op.Expire, m.ID, m.Pri, op.Size, m.Due, q})
 	}
+	ix.memory.age(m)
 	m.Deliveries, m.Flags, m.Size, m.Expire, m.BodySum = op.Count, op.Flags, op.Size, op.Expire, op.BodySum
 	ix.memory.setBody(m, op.Body)
+	ix.memory.freshen(m)
 	ix.changed(m, op)
 	m.Segment, m.Offset, m.BodyLSN = op.Segment, op.Offset, op.LSN
 	q.put(m)

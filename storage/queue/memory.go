@@ -16,8 +16,9 @@ type memory struct {
 	treeLSN   uint64
 	treeIDs   uint64
 
-	messages  int64 // in memory
-	bodyBytes int64
+	messages   int64 // in memory
+	bodyBytes  int64
+	freshBytes int64 // of the log, about, that live messages take which the tree does not have
 }
 
 type freshItem struct {
@@ -30,8 +31,25 @@ type goneItem struct{ id, lsn uint64 }
 
 func (y *memory) add(m *Message) {
 	y.count(m)
+	y.freshen(m)
 	y.fresh.push(freshItem{m, m.LSN, m.Due})
 }
+
+// freshen notes that m's body is in the log and not in the tree, and age that it isn't so any more.
+func (y *memory) freshen(m *Message) {
+	m.fresh = true
+	y.freshBytes += logCost + int64(m.Size)
+}
+
+func (y *memory) age(m *Message) {
+	if m.fresh {
+		m.fresh = false
+		y.freshBytes -= logCost + int64(m.Size)
+	}
+}
+
+// logCost is what a message takes in the log beside its body, bytes, about.
+const logCost = 80
 
 // count adds m, which is in memory from now on.
 func (y *memory) count(m *Message) {
@@ -46,6 +64,7 @@ func (y *memory) requeue(m *Message) {
 
 // drop forgets m, which no structure of the index holds any more.
 func (y *memory) drop(m *Message) {
+	y.age(m)
 	m.state = Gone
 	y.messages--
 	y.setBody(m, nil)

@@ -45,6 +45,7 @@ type Message struct {
 
 	state   State
 	lane    TreeLane
+	fresh   bool // its body is in the log only
 	counted bool // Deliveries has changed since it was last written down
 }
 

@@ -97,6 +97,9 @@ func (ix *Index) Settle(n int, lim Limits) (done bool) {
 			continue
 		}
 		it.m.TreeDue = it.due
+		if it.lsn == it.m.BodyLSN {
+			y.age(it.m)
+		}
 		if it.m.LSN == it.lsn {
 			ix.settle(it.m, lim)
 		}
@@ -183,6 +186,9 @@ func (ix *Index) EvictWarm(target int64, lim Limits) {
 // DropBodies lets the bodies of fresh messages leave memory, oldest first, until at most limit bytes are left: they
 // are in the log.
 func (ix *Index) DropBodies(limit int64) { ix.memory.dropBodies(limit) }
+
+// FreshBytes is how much of the log behind the tree, about, live messages take: the rest is dead.
+func (ix *Index) FreshBytes() int64 { return ix.memory.freshBytes }
 
 // Bytes is what messages, bodies and tables cost in memory, about.
 func (ix *Index) Bytes() int64 {
