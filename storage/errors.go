@@ -20,6 +20,8 @@ var (
 	ErrNoMemory = errors.New("out of memory")
 	// ErrUnknownOutcome is returned when a record may or may not have reached the disk: the log failed while it was written.
 	ErrUnknownOutcome = errors.New("outcome unknown: the update log failed")
+	// ErrFailed is returned for what came after the log has failed: it was refused, and changed nothing.
+	ErrFailed = errors.New("refused: the update log has failed, restart the server")
 	// ErrClosed is returned once Close or Shutdown has ended the store.
 	ErrClosed = errors.New("store closed")
 )

@@ -45,7 +45,7 @@ func (s *Store) PurgeAll() (int64, error) {
 func (s *Store) refusedLocked() error {
 	switch {
 	case s.err != nil:
-		return fmt.Errorf("%w: %w", ErrUnknownOutcome, s.err)
+		return fmt.Errorf("%w: %w", ErrFailed, s.err)
 	case s.closed:
 		return ErrClosed
 	}

@@ -11,7 +11,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Enqueue decides at the door and stages the record: on nil the answer is STORED once Commit has returned. id is the
 // message's (0 when nothing was stored, as with an Expire in the past or a dedup key seen before by PutSet).
-// Errors: ErrNotStored, ErrDiskFull, ErrClosed, ErrUnknownOutcome. It may block while memory waits for a checkpoint.
+// Errors: ErrNotStored, ErrDiskFull, ErrNoMemory, ErrClosed, ErrFailed. It may block while memory waits for a checkpoint.
 func (c *Session) Enqueue(name []byte, p PutRequest) (id uint64, err error) {
 	s := c.s
 	sum := crc32.Checksum(p.Body, castagnoli)

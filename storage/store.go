@@ -320,7 +320,7 @@ func (s *Store) Writable() error {
 func (s *Store) writableLocked() error {
 	switch {
 	case s.err != nil:
-		return fmt.Errorf("%w: %w", ErrUnknownOutcome, s.err)
+		return fmt.Errorf("%w: %w", ErrFailed, s.err)
 	case s.closed:
 		return ErrClosed
 	case s.full.Load():
