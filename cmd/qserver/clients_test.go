@@ -27,11 +27,12 @@ const blogPayload = `a:2:{s:4:"name";s:8:"testname";s:8:"testdata";a:13:{` +
 func TestClients(t *testing.T) {
 	program := buildProgram(t)
 	t.Run("PHP blog", func(t *testing.T) {
+		t.Parallel() // most of the others wait for leases and delays
 		php := needPHP(t)
 		testBlog(t, startProgram(t, program), php)
 	})
 	t.Run("PHP Memcached", func(t *testing.T) {
-		t.Parallel() // like those below it waits for leases and delays most of the time
+		t.Parallel()
 		php := needPHP(t)
 		testVerbs(t, startProgram(t, program), php, "testdata/clients/verbs.php")
 	})
@@ -97,7 +98,7 @@ func testBlog(t *testing.T, s *programServer, php string) {
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "qserver")
-	args := []string{"build", "-o", program}
+	args := []string{"build", "-buildvcs=false", "-o", program}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
 			if setting.Key == "-race" && setting.Value == "true" {
