@@ -139,6 +139,7 @@ func (s *Store) rest(ctx context.Context) {
 	}
 	s.strides.Lock()
 	defer s.strides.Unlock()
+	s.scratch = nil // a quiet server needs none
 	s.shrink()
 }
 
@@ -193,7 +194,8 @@ func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err erro
 	if s.cp.Position.LSN >= end && len(s.sweeps) == 0 {
 		return false, nil
 	}
-	d := &stride{cp: s.cp, now: time.Now().UnixMilli()}
+	d := s.newStride()
+	defer d.reset()
 	s.mu.Lock()
 	var known uint64
 	d.dead, known = s.ix.BeginStride(d.cp.NextID)
@@ -215,6 +217,14 @@ func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err erro
 	}
 	s.advanced(d)
 	return s.cp.Position.LSN < end, nil
+}
+
+// newStride returns a stride that begins where the tree stands. Its scratch is the store's: reset it when it is done.
+func (s *Store) newStride() *stride {
+	if s.scratch == nil {
+		s.scratch = new(scratch)
+	}
+	return &stride{cp: s.cp, now: time.Now().UnixMilli(), scratch: s.scratch}
 }
 
 // stride writes records up to end, or until their bodies are maxBytes, and a part of what is to be swept, into the tree.

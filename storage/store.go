@@ -62,6 +62,7 @@ type Store struct {
 	reader  *ulog.Reader
 	sweeps  map[uint32][]byte // queues with purged rows in the tree: where to go on; guarded by strides
 	cp      checkpoint        // where the tree stands; guarded by strides
+	scratch *scratch          // guarded by strides
 
 	actor  *Session // the store's own records: expiry, receipts, purges
 	cancel context.CancelFunc
@@ -70,6 +71,16 @@ type Store struct {
 
 // Open recovers the store in dir, creating it if need be. Errors wrap ErrInUse, ErrDamaged or ErrNewerFormat.
 func Open(dir string, o Options) (*Store, error) {
+	s, err := openStill(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	s.run()
+	return s, nil
+}
+
+// openStill is Open without what the store does by itself.
+func openStill(dir string, o Options) (*Store, error) {
 	o.setDefaults()
 	s := &Store{dir: dir, opts: o, log: o.Log, start: time.Now(), failed: make(chan struct{}), room: make(chan struct{}),
 		open: new(batch), spare: new(batch), ix: queue.NewIndex(),
@@ -79,14 +90,19 @@ func Open(dir string, o Options) (*Store, error) {
 		s.closeFiles()
 		return nil, classify(err)
 	}
+	s.cancel = func() {}
+	return s, nil
+}
+
+// run starts what the store does by itself.
+func (s *Store) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.wg.Go(func() { s.timeLoop(ctx) })
 	s.wg.Go(func() { s.checkpointLoop(ctx) })
-	if o.Sync == SyncInterval {
+	if s.opts.Sync == SyncInterval {
 		s.wg.Go(func() { s.syncLoop(ctx) })
 	}
-	return s, nil
 }
 
 func (o *Options) setDefaults() {
@@ -183,10 +199,11 @@ func (s *Store) catchUp() error {
 	first, end := s.cp.Position.LSN, s.ulog.Written().LSN
 	gapped := false
 	for last := time.Now(); s.cp.Position.LSN < end; {
-		d := &stride{cp: s.cp, now: time.Now().UnixMilli()}
+		d := s.newStride()
 		if err := s.stride(d, end, min(recoveryStride, s.opts.Memory/8)); err != nil {
 			return fmt.Errorf("write the update log's tail into the tree: %w", err)
 		}
+		d.reset()
 		gapped = gapped || d.gapped
 		if time.Since(last) > time.Second {
 			last = time.Now()
@@ -196,6 +213,7 @@ func (s *Store) catchUp() error {
 	if err := s.ulog.Release(s.cp.Place); err != nil {
 		return fmt.Errorf("release update log: %w", err)
 	}
+	s.scratch = nil
 	if end > first {
 		s.tree.DropPages()
 		debug.FreeOSMemory() // what the strides needed is not needed again

@@ -24,24 +24,32 @@ type stride struct {
 	gapped bool  // records are missing: the totals must be counted anew
 
 	tx      *tree.Tx
-	news    []newRow              // messages that the stride enqueues, ids ascending
 	changed map[uint64]*strideRow // messages of the tree that the stride changes
 	queues  map[uint32]*strideQueue
-	writes  [tableCount][]treeWrite
-	bytes   int64  // of the bodies in news and changed
-	slab    []byte // where bodies, keys and values lie
+	bytes   int64 // of the bodies in news and changed
+	*scratch
+}
+
+// scratch is a stride's memory, kept from one to the next.
+type scratch struct {
+	news   []newRow // messages that the stride enqueues, ids ascending
+	writes [tableCount][]treeWrite
+	slab   []byte   // where bodies, keys and values lie: the last of
+	slabs  [][]byte // those in use, and
+	free   [][]byte // those to be used again
 }
 
 type newRow struct {
-	queue.Row
-	removed bool
+	queue.Row        // Body lies in value, if that is there
+	value     []byte // the row as it is written; nil: it has changed
+	removed   bool
 }
 
 // strideRow is a message of the tree: as it was, and as the records leave it.
 type strideRow struct {
-	row, old queue.Row // old without its body
-	oldKey   []byte
-	removed  bool
+	newRow
+	old    queue.Row // without its body
+	oldKey []byte
 }
 
 type strideQueue struct {
@@ -88,7 +96,7 @@ func (d *stride) read(tx *tree.Tx, r *ulog.Reader, end uint64, maxBytes int64) e
 func (d *stride) write() error {
 	for i := range d.news {
 		if r := &d.news[i]; !r.removed {
-			d.putMessage(&r.Row)
+			d.putMessage(&r.Row, r.value)
 		}
 	}
 	for _, r := range d.changed {
@@ -141,10 +149,30 @@ func (d *stride) del(table int, key []byte) {
 
 // room returns the slab with room for n more bytes. What was cut from it before stays as it is.
 func (d *stride) room(n int) []byte {
-	if n > cap(d.slab)-len(d.slab) {
+	if n <= cap(d.slab)-len(d.slab) {
+		return d.slab
+	}
+	if last := len(d.free) - 1; n <= slabBytes && last >= 0 {
+		d.slab, d.free = d.free[last][:0], d.free[:last]
+	} else {
 		d.slab = make([]byte, 0, max(slabBytes, n))
 	}
+	if cap(d.slab) == slabBytes {
+		d.slabs = append(d.slabs, d.slab)
+	}
 	return d.slab
+}
+
+// reset makes the scratch ready for the next stride.
+func (c *scratch) reset() {
+	clear(c.news)
+	c.news = c.news[:0]
+	for i := range c.writes {
+		clear(c.writes[i])
+		c.writes[i] = c.writes[i][:0]
+	}
+	c.free = append(c.free, c.slabs...)
+	c.slab, c.slabs = nil, c.slabs[:0]
 }
 
 const slabBytes = 256 << 10
@@ -213,20 +241,25 @@ func (d *stride) enqueue(op *queue.Op) {
 		return
 	}
 	d.bytes += int64(len(op.Body))
-	d.news = append(d.news, newRow{Row: queue.Row{ID: op.ID, Queue: op.Queue, Pri: op.Pri, Flags: op.Flags,
-		Size: op.Size, Enqueued: op.Enqueued, Due: op.Due, Expire: op.Expire, Body: d.keep(op.Body)}})
+	r := newRow{Row: queue.Row{ID: op.ID, Queue: op.Queue, Pri: op.Pri, Flags: op.Flags,
+		Size: op.Size, Enqueued: op.Enqueued, Due: op.Due, Expire: op.Expire, Body: op.Body}}
+	r.value = d.encode(&r.Row)
+	r.Body = r.value[len(r.value)-len(op.Body):]
+	d.news = append(d.news, r)
 }
 
 // change applies a record about one message to its row.
 func (d *stride) change(op *queue.Op) error {
-	row, removed, err := d.row(op)
-	if err != nil || row == nil {
+	r, err := d.row(op)
+	if err != nil || r == nil {
 		return err
 	}
 	if op.Kind == queue.KindRemove {
-		*removed = true
+		r.removed = true
 		return nil
 	}
+	row := &r.Row
+	r.value = nil
 	row.Deliveries = op.Count
 	switch op.Kind {
 	case queue.KindRelease:
@@ -240,70 +273,77 @@ func (d *stride) change(op *queue.Op) error {
 }
 
 // row returns the message that op is about as the records before it leave it; nil: it was left out, since it is dead.
-func (d *stride) row(op *queue.Op) (row *queue.Row, removed *bool, err error) {
+func (d *stride) row(op *queue.Op) (row *newRow, err error) {
 	if op.ID >= d.first {
 		i, found := slices.BinarySearchFunc(d.news, op.ID, func(r newRow, id uint64) int { return cmp.Compare(r.ID, id) })
 		if !found {
-			return nil, nil, nil
+			return nil, nil
 		}
-		return &d.news[i].Row, &d.news[i].removed, nil
+		return &d.news[i], nil
 	}
 	if r := d.changed[op.ID]; r != nil {
-		return &r.row, &r.removed, nil
+		return &r.newRow, nil
 	}
 	for _, key := range messageKeys(op.Queue, op.Pri, op.Due, op.ID) {
 		value, found, err := d.tx.Get(tableMessages, key)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !found {
 			continue
 		}
 		r := &strideRow{oldKey: key}
-		if r.row, err = decodeMessageRow(key, value); err != nil {
-			return nil, nil, err
+		if r.Row, err = decodeMessageRow(key, value); err != nil {
+			return nil, err
 		}
-		r.old = r.row
+		r.old = r.Row
 		r.old.Body = nil
 		if op.Kind == queue.KindRelease || op.Kind == queue.KindCount {
-			d.bytes += int64(len(r.row.Body))
-			r.row.Body = d.keep(r.row.Body)
+			d.bytes += int64(len(r.Body))
+			r.Body = d.keep(r.Body)
 		}
 		d.changed[op.ID] = r
-		return &r.row, &r.removed, nil
+		return &r.newRow, nil
 	}
-	return nil, nil, nil
+	return nil, nil
 }
 
-// putMessage adds the writes for a message that has no row yet.
-func (d *stride) putMessage(row *queue.Row) {
+// encode returns row as it is written.
+func (d *stride) encode(row *queue.Row) []byte {
+	s := d.room(len(row.Body) + maxRowOverhead)
+	d.slab = appendMessageRow(s, row)
+	return d.slab[len(s):len(d.slab):len(d.slab)]
+}
+
+// putMessage adds the writes for a message's rows; value is its encoding, if that is at hand.
+func (d *stride) putMessage(row *queue.Row, value []byte) {
 	for _, k := range timeKeys(row) {
 		d.put(tableTimes, timeKey(k), appendTimeRow(nil, row))
 	}
-	d.room(len(row.Body) + maxRowOverhead)
-	n := len(d.slab)
-	d.slab = appendRowKey(d.slab, row)
-	m := len(d.slab)
-	d.slab = appendMessageRow(d.slab, row)
-	d.put(tableMessages, d.slab[n:m:m], d.slab[m:len(d.slab):len(d.slab)])
+	if value == nil {
+		value = d.encode(row)
+	}
+	s := d.room(maxRowOverhead)
+	d.slab = appendRowKey(s, row)
+	d.put(tableMessages, d.slab[len(s):len(d.slab):len(d.slab)], value)
 }
 
 // putChanged replaces or removes a message's rows.
 func (d *stride) putChanged(r *strideRow) {
 	var keep []queue.TimeKey
 	if !r.removed {
-		keep = timeKeys(&r.row)
+		keep = timeKeys(&r.Row)
 	}
 	for _, k := range timeKeys(&r.old) {
 		if !slices.Contains(keep, k) {
 			d.del(tableTimes, timeKey(k))
 		}
 	}
-	if r.removed || !bytes.Equal(appendRowKey(nil, &r.row), r.oldKey) {
+	if r.removed || !bytes.Equal(appendRowKey(nil, &r.Row), r.oldKey) {
 		d.del(tableMessages, r.oldKey)
 	}
 	if !r.removed {
-		d.putMessage(&r.row)
+		d.putMessage(&r.Row, nil)
 	}
 }
 
@@ -316,7 +356,7 @@ func (d *stride) purge(q *strideQueue, op *queue.Op) error {
 		}
 	}
 	for _, r := range d.changed {
-		if r.row.Queue == op.Queue {
+		if r.Queue == op.Queue {
 			r.removed = true
 		}
 	}

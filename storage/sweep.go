@@ -77,7 +77,7 @@ func sweepQueue(tx *tree.Tx, q *queueRow, from []byte, budget int) (deleted int,
 	if err != nil {
 		return 0, nil, err
 	}
-	d := stride{tx: tx}
+	d := stride{tx: tx, scratch: new(scratch)}
 	for i := range rows {
 		d.del(tableMessages, keys[i])
 		for _, k := range timeKeys(&rows[i]) {

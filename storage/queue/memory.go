@@ -10,6 +10,7 @@ type memory struct {
 	fresh     fifo[freshItem]   // in the order of the LSNs
 	dropped   int               // items of fresh, from its front, whose bodies were dropped
 	gone      map[uint64]uint64 // id -> LSN from which on the tree is right about it
+	goneMost  int               // entries it has had
 	goneOrder fifo[goneItem]
 	dead      []uint64 // bit i: id deadBase+i is removed
 	deadBase  uint64   // a multiple of 64
@@ -124,8 +125,8 @@ func (y *memory) advance(lsn, ids uint64) {
 			delete(y.gone, it.id)
 		}
 	}
-	if len(y.gone) == 0 && cap(y.goneOrder.items) > 4096 {
-		y.gone, y.goneOrder = make(map[uint64]uint64), fifo[goneItem]{} // maps don't shrink
+	if y.goneMost = max(y.goneMost, len(y.gone)); len(y.gone) == 0 && y.goneMost > 4096 {
+		y.gone, y.goneMost = make(map[uint64]uint64), 0 // maps don't shrink
 	}
 	if base := ids &^ 63; base > y.deadBase {
 		n := min((base-y.deadBase)/64, uint64(len(y.dead)))
@@ -139,32 +140,44 @@ func (y *memory) bytes() int64 {
 	return y.messages*messageCost + y.bodyBytes + int64(len(y.gone))*64 + int64(len(y.dead))*8 + int64(y.fresh.len())*24
 }
 
-// fifo is a first-in first-out list in one slice.
+// fifo is a first-in first-out list, in chunks: it grows and shrinks without moving what is in it.
 type fifo[T any] struct {
-	items []T
-	head  int
+	chunks [][]T // all full but the last
+	head   int   // items of the first chunk that were popped
+	n      int
 }
 
-func (f *fifo[T]) len() int   { return len(f.items) - f.head }
-func (f *fifo[T]) at(i int) T { return f.items[f.head+i] }
+const fifoChunk = 1024
 
-func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
+func (f *fifo[T]) len() int { return f.n }
+
+func (f *fifo[T]) at(i int) T {
+	i += f.head
+	return f.chunks[i/fifoChunk][i%fifoChunk]
+}
+
+func (f *fifo[T]) push(v T) {
+	last := len(f.chunks) - 1
+	if last < 0 || len(f.chunks[last]) == fifoChunk {
+		f.chunks = append(f.chunks, make([]T, 0, fifoChunk))
+		last++
+	}
+	f.chunks[last] = append(f.chunks[last], v)
+	f.n++
+}
 
 func (f *fifo[T]) pop() T {
 	var zero T
-	v := f.items[f.head]
-	f.items[f.head] = zero
+	v := f.chunks[0][f.head]
+	f.chunks[0][f.head] = zero
 	f.head++
+	f.n--
 	switch {
-	case f.head == len(f.items):
-		f.items, f.head = f.items[:0], 0
-		if cap(f.items) > 1<<16 {
-			f.items = nil
-		}
-	case f.head > 1024 && f.head*2 > len(f.items):
-		n := copy(f.items, f.items[f.head:])
-		clear(f.items[n:])
-		f.items, f.head = f.items[:n], 0
+	case f.n == 0 && len(f.chunks) == 1:
+		f.chunks[0], f.head = f.chunks[0][:0], 0
+	case f.head == fifoChunk:
+		f.chunks[0] = nil
+		f.chunks, f.head = f.chunks[1:], 0
 	}
 	return v
 }

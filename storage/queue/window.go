@@ -112,9 +112,10 @@ func (ix *Index) settle(m *Message, lim Limits) {
 	q := m.queue
 	switch m.state {
 	case Ready:
-		q.take(m)
-		m.LSN = 0
-		q.put(m)
+		if m.LSN != 0 {
+			m.LSN = 0
+			q.warm++
+		}
 		if m.lane == LaneReady && (q.warm > lim.Window || ix.memory.bodyBytes > lim.Bytes) {
 			ix.evict(m, lim)
 		}
