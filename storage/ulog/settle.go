@@ -27,9 +27,15 @@ func (r *recovery) finish(end ending) error {
 		r.next = kept[len(kept)-1].sequence + 1
 	}
 	old, drop := r.splitOld(sequence)
-	// What lies in the trailing ones was cut. They go first: with a start frame in one of them, the segment before would have to be whole.
-	if err := r.remove(append(drop, trailing...)); err != nil {
+	if err := r.remove(drop); err != nil {
 		return err
+	}
+	// What lies in the trailing ones was cut. They go first: with a start frame in one of them, the segment before would have to
+	// be whole. The last one goes before the others, durably: a crash between two of them must not leave a gap.
+	for i := len(trailing) - 1; i >= 0; i-- {
+		if err := r.remove(trailing[i : i+1]); err != nil {
+			return err
+		}
 	}
 	current, err := r.settle(&kept, spare, end)
 	if errors.Is(err, syscall.ENOSPC) && len(kept) > 0 {
