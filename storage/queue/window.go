@@ -184,9 +184,13 @@ func (ix *Index) EvictWarm(target int64, lim Limits) {
 	}
 }
 
-// DropBodies lets the bodies of fresh messages leave memory, oldest first, until at most limit bytes are left: they
-// are in the log.
-func (ix *Index) DropBodies(limit int64) { ix.memory.dropBodies(limit) }
+// DropBodies lets the bodies of fresh messages leave memory, oldest first, while more than limit bytes are counted in all:
+// they are in the log.
+func (ix *Index) DropBodies(limit int64) {
+	if over := ix.Bytes() - limit; over > 0 {
+		ix.memory.dropBodies(max(0, ix.memory.bodyBytes-over))
+	}
+}
 
 // FreshBytes is how much of the log behind the tree, about, live messages take: the rest is dead.
 func (ix *Index) FreshBytes() int64 { return ix.memory.freshBytes }
