@@ -64,7 +64,7 @@ func runBacklog(ctx context.Context, e *env, r *report, o backlogOptions) error 
 	if o.n < 1000 || o.connections < 1 {
 		return errors.New("-n must be at least 1,000 and -connections above 0")
 	}
-	all, err := e.queues(r)
+	all, err := e.queues(r, ours)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const (
 func blogScenario() scenario {
 	return scenario{
 		name:    "blog",
-		title:   "one sequential client, the blog's payload: set, then get+delete",
+		title:   "one sequential client, the blog's payload: set, then get+delete, then a backlog",
 		servers: "qserver/never,qserver/enqueue,memcached",
 		seconds: 1,
 		turns:   3,
@@ -25,10 +25,17 @@ func blogScenario() scenario {
 The experiment of the blog that this project starts from. One connection stores -n messages of its payload (a
 PHP-serialized array of 243 bytes, client flags 4) one by one, then gets and deletes them one by one. The counts of
 stats and of GET /api/v1/queues are compared before, between and after; every message must come back in order with
-its bytes. The blog's own figures of Kyoto Tycoon stand beside. (-seconds and -warmup have no meaning here.)`,
+its bytes. Then, once for each server, -backlog messages by the same client: rate, memory, disk; what is left on the disk
+when all were taken, and how long defrag takes. The blog's own figures of Kyoto Tycoon stand beside. (-seconds and -warmup have no meaning here.)`,
 		prepare: func(fs *flag.FlagSet) func(context.Context, *env, *report) error {
-			n := fs.Int64("n", 100_000, "messages")
-			return func(ctx context.Context, e *env, r *report) error { return runBlog(ctx, e, r, *n) }
+			n := fs.Int64("n", 50_000, "messages")
+			backlog := fs.Int64("backlog", 100_000, "messages of the backlog; the blog had 3,000,000; 0: none")
+			return func(ctx context.Context, e *env, r *report) error {
+				if err := runBlog(ctx, e, r, *n); err != nil || *backlog == 0 {
+					return err
+				}
+				return runBlogBacklog(ctx, e, r, *backlog)
+			}
 		},
 	}
 }
@@ -37,7 +44,7 @@ func runBlog(ctx context.Context, e *env, r *report, n int64) error {
 	if n < 1 {
 		return errors.New("-n must be above 0")
 	}
-	all, err := e.contestants()
+	all, err := e.contestants(r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +64,7 @@ func runBlog(ctx context.Context, e *env, r *report, n int64) error {
 		sets, takes := spreadOf(set[i]), spreadOf(take[i])
 		t.row(c.name, sets, ratio(sets.Median/blogSet), takes, ratio(takes.Median/blogTake))
 	}
-	r.noteServers(all)
+	r.noteServers(e, all)
 	return nil
 }
 
@@ -69,8 +76,11 @@ func blogTurn(ctx context.Context, s *server, n int64) (set, take rate, err erro
 	}
 	defer cs.close()
 	l := newLane(cs[0], s.keys, "testkey", 0, blogMessage())
-	base, err := items(l.c)
+	base, err := l.c.Count()
 	if err != nil {
+		return 0, 0, err
+	}
+	if err := l.prepare(); err != nil {
 		return 0, 0, err
 	}
 	warmup := min(n, 2000)

@@ -21,6 +21,9 @@ type env struct {
 
 	json        bool
 	markdown    string
+	section     string
+	svg         string
+	large       bool // the peers are to take bodies of more than a mebibyte
 	servers     string
 	targets     targetFlags
 	against     string
@@ -37,9 +40,11 @@ type env struct {
 func (e *env) register(fs *flag.FlagSet, s scenario) {
 	fs.BoolVar(&e.json, "json", false, "print the report as JSON")
 	fs.StringVar(&e.markdown, "markdown", "", "also replace the scenario's section in this Markdown `file`")
-	fs.StringVar(&e.servers, "servers", s.servers, "what to start and measure, comma separated: qserver/MODE with a mode of -sync, memcached (set overwrites one key a connection), memcached/each (a key a message)")
-	fs.Var(&e.targets, "target", "measure a running server too, as `name=protocol@addr[+http-addr]`: protocol queue (set enqueues, get takes, delete acks) or memcached; may be repeated; with -servers \"\" alone")
-	fs.StringVar(&e.against, "against", "memcached", "server whose rate the ratios are taken of; the last one if it is not measured")
+	fs.StringVar(&e.section, "section", "", "`name` of that section; the scenario's if empty")
+	fs.StringVar(&e.svg, "svg", "", "also write the scenario's plots into this `folder`")
+	fs.StringVar(&e.servers, "servers", s.servers, serverWords)
+	fs.Var(&e.targets, "target", targetWords)
+	fs.StringVar(&e.against, "against", "", "`server` whose rate the ratios are taken of; if empty each is compared with those that promise the same about syncing")
 	fs.StringVar(&e.binary, "server", "", "`path` of a qserver binary; built from cmd/qserver if empty")
 	fs.StringVar(&e.serverFlags, "server-flags", "", "more flags for each qserver, separated by spaces")
 	fs.StringVar(&e.parent, "dir", os.TempDir(), "`folder` in which the servers' data folders are made; its file system is measured")
@@ -80,6 +85,10 @@ func (e *env) qserver(ctx context.Context) (string, error) {
 	e.binary = path
 	return path, nil
 }
+
+const targetWords = `measure a running server too, as name=protocol@addr[+http-addr]. Protocols: queue (set enqueues, get takes,
+delete acks), memcached, tycoon (Kyoto Tycoon's plug-in), kestrel (Kestrel, Darner, Siberite: get/open, get/close),
+beanstalkd, redis, jetstream. May be repeated; with -servers "" alone`
 
 // targetFlags collects the values of -target.
 type targetFlags []contestant

@@ -24,7 +24,9 @@ open loop at each of -rates (a number a second, or a share of the closed loop's 
 an intended time, whether or not the server kept up with those before, and its latency counts from there to the
 moment a consumer has it; also to the answer of its set. -take says how consumers wait: wait (get q/t=..., then
 delete), close/open (ack and wait for the next in one round trip), plain (get and delete; the server waits or not).
-Every message is received once with its bytes.`,
+Then the same, at -many-rate, with -many consumers that wait on as many queues, one each: a message wakes the one that
+it is for. Every message is received once with its bytes. Aims: 40,000 a second with close/open, p99 end to end under
+2 ms at a quarter of the highest rate. Kyoto Tycoon 0.9.56 passed 1.6 messages a second through 16 waiting consumers.`,
 		prepare: func(fs *flag.FlagSet) func(context.Context, *env, *report) error {
 			var o flowOptions
 			fs.IntVar(&o.producers, "producers", 16, "connections that store")
@@ -33,6 +35,8 @@ Every message is received once with its bytes.`,
 			fs.IntVar(&o.outstanding, "outstanding", 1000, "how many messages may be under way in the closed loop")
 			fs.StringVar(&o.rates, "rates", "10000,25%", "open-loop rates, comma separated; empty: none")
 			fs.StringVar(&o.take, "take", "wait", "how consumers take: wait, close/open or plain")
+			fs.IntVar(&o.many, "many", 1000, "consumers that wait on a queue each; 0: leave that out")
+			fs.Float64Var(&o.manyRate, "many-rate", 2000, "messages a second for all of them")
 			fs.DurationVar(&o.wait, "wait", time.Second, "how long a get waits")
 			return func(ctx context.Context, e *env, r *report) error { return runFlow(ctx, e, r, o) }
 		},
@@ -43,12 +47,15 @@ type flowOptions struct {
 	producers, consumers, size, outstanding int
 	rates, take                             string
 	wait                                    time.Duration
+	many                                    int
+	manyRate                                float64
+	queues                                  int // over which messages and consumers are spread; 1 unless many wait
 }
 
 // check returns the open-loop rates as a function of the closed loop's.
 func (o flowOptions) check() ([]func(rate) rate, error) {
-	if o.producers < 1 || o.consumers < 1 || o.outstanding < 1 {
-		return nil, errors.New("-producers, -consumers and -outstanding must be above 0")
+	if o.producers < 1 || o.consumers < 1 || o.outstanding < 1 || o.many < 0 || o.manyRate <= 0 {
+		return nil, errors.New("-producers, -consumers, -outstanding and -many-rate must be above 0, -many not below it")
 	}
 	if o.take != "wait" && o.take != "close/open" && o.take != "plain" {
 		return nil, fmt.Errorf("-take %q: wait, close/open and plain are known", o.take)
@@ -73,22 +80,11 @@ func (o flowOptions) check() ([]func(rate) rate, error) {
 	return rates, nil
 }
 
-// key returns the key of a consumer's get and whether a delete must follow it.
-func (o flowOptions) key(queue string) (get string, ack bool) {
-	get = fmt.Sprintf("%s/t=%d", queue, o.wait.Milliseconds())
-	switch o.take {
-	case "close/open":
-		return get + "/close/open", false
-	case "plain":
-		return queue, true
-	}
-	return get, true
-}
-
 // paced is what the open loop found for one server at one rate, over all turns.
 type paced struct {
 	wanted, got  []rate
 	through, set *latencies
+	slowest      []time.Duration // of the last turn, by the tenth of a second in which it was to be stored
 }
 
 func runFlow(ctx context.Context, e *env, r *report, o flowOptions) error {
@@ -96,7 +92,7 @@ func runFlow(ctx context.Context, e *env, r *report, o flowOptions) error {
 	if err != nil {
 		return err
 	}
-	all, err := e.queues(r)
+	all, err := e.queues(r, func(c contestant) bool { return o.take != "close/open" || c.chains() })
 	if err != nil {
 		return err
 	}
@@ -104,48 +100,83 @@ func runFlow(ctx context.Context, e *env, r *report, o flowOptions) error {
 	if err != nil {
 		return err
 	}
-	highest := newSeries(len(all))
-	open := make([][]paced, len(all))
+	o.queues = 1
+	results := flowResults{flowOptions: o, all: all, highest: newSeries(len(all)), open: make([][]paced, len(all)), waiting: make([]paced, len(all))}
 	err = e.inTurns(ctx, all, "flow", func(s *server, which, _ int) error {
 		f := &flow{flowOptions: o, e: e, server: s, msg: msg}
 		most, err := f.closed(ctx)
 		if err != nil {
 			return fmt.Errorf("closed loop: %w", err)
 		}
-		highest[which] = append(highest[which], most)
+		results.highest[which] = append(results.highest[which], most)
+		if results.open[which] == nil {
+			results.open[which] = make([]paced, len(rates))
+		}
 		for i, of := range rates {
-			if open[which] == nil {
-				open[which] = make([]paced, len(rates))
-			}
-			if err := f.open(ctx, of(most), &open[which][i]); err != nil {
+			if err := f.open(ctx, of(most), &results.open[which][i]); err != nil {
 				return fmt.Errorf("open loop: %w", err)
 			}
+		}
+		if o.many == 0 {
+			return nil
+		}
+		f.queues, f.consumers = o.many, o.many
+		if err := f.open(ctx, rate(o.manyRate), &results.waiting[which]); err != nil {
+			return fmt.Errorf("%d consumers, a queue each: %w", o.many, err)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	o.tables(r, all, highest, open)
-	r.noteServers(all)
+	results.report(r)
+	r.noteServers(e, all)
 	return nil
 }
 
-func (o flowOptions) tables(r *report, all []contestant, highest [][]rate, open [][]paced) {
-	who := fmt.Sprintf("%d producers, %d consumers (%s), bodies of %d bytes", o.producers, o.consumers, o.take, o.size)
+// flowResults is what was found for each contestant.
+type flowResults struct {
+	flowOptions
+	all     []contestant
+	highest [][]rate
+	open    [][]paced // by rate
+	waiting []paced   // of many consumers
+}
+
+func (f *flowResults) report(r *report) {
+	who := fmt.Sprintf("%d producers, %d consumers (%s), bodies of %d bytes", f.producers, f.consumers, f.take, f.size)
 	t := r.table(who+": closed loop", "server", "messages a second through")
-	for i, c := range all {
-		t.row(c.name, spreadOf(highest[i]))
+	for i, c := range f.all {
+		t.row(c.name, spreadOf(f.highest[i]))
 	}
-	if o.rates == "" {
-		return
+	if f.rates != "" {
+		f.latencies(r, who+": open loop", f.open)
 	}
-	t = r.table(who+": open loop, latency from the intended start", append([]string{"server", "wanted a second", "through a second", "latency"}, percentileColumns...)...)
-	for i, c := range all {
+	if f.many > 0 {
+		who := fmt.Sprintf("%d producers, %d consumers (%s) on as many queues", f.producers, f.many, f.take)
+		var open [][]paced
+		for _, p := range f.waiting {
+			open = append(open, []paced{p})
+		}
+		f.latencies(r, who+": open loop", open)
+	}
+}
+
+// latencies writes a table of the open loops' latencies, their curve, and how they went over time.
+func (f *flowResults) latencies(r *report, what string, open [][]paced) {
+	t := r.table(what+", latency from the intended start", append([]string{"server", "wanted a second", "through a second", "latency"}, percentileColumns...)...)
+	curve := r.latencyPlot(what + ", latency end to end")
+	series := r.plot(what+", slowest by tenth of a second", "seconds", "milliseconds", false, false)
+	for i, c := range f.all {
 		for _, p := range open[i] {
 			wanted, got := spreadOf(p.wanted).Median, spreadOf(p.got).Median
 			t.row(append([]any{c.name, wanted, got, "end to end"}, p.through.percentiles()...)...)
 			t.row(append([]any{c.name, wanted, got, "set answered"}, p.set.percentiles()...)...)
+			name := fmt.Sprintf("%s at %s", c.name, wanted)
+			curve.curve(name, p.through)
+			for at, slowest := range p.slowest {
+				series.point(name, float64(at)/10, float64(slowest)/1e6)
+			}
 		}
 	}
 }

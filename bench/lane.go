@@ -5,21 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"qserver/bench/client"
 )
 
 // A lane is one connection's way through a server: its keys, its numbered messages. It serves one goroutine.
 type lane struct {
-	c      *client.Memcache
+	c      client.Conn
 	rule   keyRule
 	keys   *keys
 	msg    *message
 	number func(sequence int64) int64 // of the lane's message; the same as its sequence if nil
 }
 
-func newLane(c *client.Memcache, rule keyRule, name string, worker int, msg *message) *lane {
-	return &lane{c: c, rule: rule, keys: newKeys(name, worker, rule), msg: msg.clone()}
+func newLane(c client.Conn, rule keyRule, name string, worker int, msg *message) *lane {
+	l := &lane{c: c, rule: rule, keys: newKeys(name, worker, rule), msg: msg.clone()}
+	if _, ok := c.(client.Flagless); ok {
+		l.msg.flags = 0
+	}
+	return l
+}
+
+// prepare makes the lane's queue, for servers that want that before its first use.
+func (l *lane) prepare() error {
+	if p, ok := l.c.(client.Preparer); ok && l.rule == queueKeys {
+		return p.Prepare(l.keys.at(0))
+	}
+	return nil
 }
 
 func (l *lane) id(sequence int64) int64 {
@@ -45,18 +58,43 @@ func (l *lane) setKey(sequence int64) []byte {
 // streamBytes is how much a stream of noreply commands sends at once.
 const streamBytes = 32 << 10
 
-// stream stores the messages from to n-1 by noreply sets and returns when the server has read them all.
+// stream stores the messages from to n-1 without waiting for each answer, by noreply sets where the protocol has
+// them, and returns when the server has read them all.
 func (l *lane) stream(from, n int64, key func(sequence int64) []byte) error {
+	s, ok := l.c.(client.Streamer)
+	if !ok {
+		return l.pipeline(from, n, key)
+	}
 	for sequence := from; sequence < n; sequence++ {
-		l.c.AppendSetNoreply(key(sequence), l.msg.flags, l.msg.number(l.id(sequence)))
+		s.AppendSetNoreply(key(sequence), l.msg.flags, l.msg.number(l.id(sequence)))
 		if l.c.Pending() >= streamBytes {
 			if err := l.c.Flush(); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := l.c.Version()
+	_, err := s.Version()
 	return err
+}
+
+// pipeline stores the messages from to n-1, many of which are sent before the first answer is read.
+func (l *lane) pipeline(from, n int64, key func(sequence int64) []byte) error {
+	for from < n {
+		sent := 0
+		for ; from < n && sent < pipelineDepth && l.c.Pending() < streamBytes; from++ {
+			l.c.AppendSet(key(from), l.msg.flags, l.msg.number(l.id(from)))
+			sent++
+		}
+		if err := l.c.Flush(); err != nil {
+			return err
+		}
+		for range sent {
+			if err := l.c.ReadStored(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // fill is stream for messages that will be taken: from 0 on, under the keys that take asks for.
@@ -117,35 +155,29 @@ func deleted(ok bool, err error) error {
 	return err
 }
 
-// pipelineDepth is how many get+delete pairs drain sends at once.
+// pipelineDepth is how many messages are got at once where messages are pipelined.
 const pipelineDepth = 64
+
+// depth is how many of them this connection may hold.
+func (l *lane) depth() int64 {
+	if c, ok := l.c.(client.Limited); ok {
+		return int64(c.Depth())
+	}
+	return pipelineDepth
+}
 
 // drain takes the messages from to n-1 in that order, pipelined, and checks each.
 func (l *lane) drain(from, n int64) error {
-	for ; from < n; from += pipelineDepth {
-		to := min(n, from+pipelineDepth)
-		for sequence := from; sequence < to; sequence++ {
-			key := l.keys.at(sequence)
-			l.c.AppendGet(key)
-			l.c.AppendDelete(key)
+	for ; from < n; from += l.depth() {
+		to := min(n, from+l.depth())
+		took, err := l.batch(from, to, func(sequence int64, body []byte, flags uint32) error {
+			return l.msg.expect(body, flags, l.id(sequence))
+		})
+		if err == nil && took < to-from {
+			err = fmt.Errorf("message %d: %w", l.id(from+took), errMissing)
 		}
-		if err := l.c.Flush(); err != nil {
+		if err != nil {
 			return err
-		}
-		for sequence := from; sequence < to; sequence++ {
-			body, flags, found, err := l.c.ReadValue()
-			if err != nil {
-				return err
-			}
-			if !found {
-				return fmt.Errorf("message %d: %w", l.id(sequence), errMissing)
-			}
-			if err := l.msg.expect(body, flags, l.id(sequence)); err != nil {
-				return err
-			}
-			if err := deleted(l.c.ReadDeleted()); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -153,44 +185,72 @@ func (l *lane) drain(from, n int64) error {
 
 // drainAny takes what comes, pipelined, until the queue has nothing more to give, and marks each in the ledger.
 func (l *lane) drainAny(seen *ledger) error {
-	key := l.keys.at(0)
 	for {
-		for range pipelineDepth {
-			l.c.AppendGet(key)
-			l.c.AppendDelete(key)
-		}
-		if err := l.c.Flush(); err != nil {
+		took, err := l.batch(0, l.depth(), func(_ int64, body []byte, flags uint32) error { return l.receive(seen, body, flags) })
+		if err != nil || took < l.depth() {
 			return err
-		}
-		took := 0
-		for range pipelineDepth {
-			body, flags, found, err := l.c.ReadValue()
-			if err != nil {
-				return err
-			}
-			if found {
-				if err := l.receive(seen, body, flags); err != nil {
-					return err
-				}
-				took++
-			}
-			if ok, err := l.c.ReadDeleted(); err != nil {
-				return err
-			} else if ok != found {
-				return fmt.Errorf("get found a message: %t, the delete behind it: %t", found, ok)
-			}
-		}
-		if took < pipelineDepth {
-			return nil
 		}
 	}
 }
 
-// items is the number of messages that the server says it has.
-func items(c *client.Memcache) (int64, error) { return statistic(c, "curr_items") }
+// batch gets the messages from to to-1, pipelined, shows those that were found to check, and deletes these.
+func (l *lane) batch(from, to int64, check func(sequence int64, body []byte, flags uint32) error) (took int64, err error) {
+	for sequence := from; sequence < to; sequence++ {
+		l.c.AppendGet(l.keys.at(sequence))
+	}
+	if err := l.c.Flush(); err != nil {
+		return 0, err
+	}
+	for sequence := from; sequence < to; sequence++ {
+		body, flags, found, err := l.c.ReadValue()
+		if err != nil {
+			return took, err
+		}
+		if !found {
+			continue
+		}
+		if err := check(sequence, body, flags); err != nil {
+			return took, err
+		}
+		took++
+	}
+	for sequence := from; sequence < from+took; sequence++ {
+		l.c.AppendDelete(l.keys.at(sequence))
+	}
+	if took > 0 {
+		err = l.c.Flush()
+	}
+	for range took {
+		if err == nil {
+			err = deleted(l.c.ReadDeleted())
+		}
+	}
+	return took, err
+}
 
-func statistic(c *client.Memcache, name string) (int64, error) {
-	stats, err := c.Stats("")
+// settleTime is how long a server may take until its count has the last acknowledgement.
+const settleTime = 5 * time.Second
+
+// awaitItems asks for the number of messages until it is as wanted; it returns the last answer. Only JetStream removes
+// a message after it has answered that it is acknowledged.
+func awaitItems(c client.Conn, want int64) (int64, error) {
+	limit := time.Now().Add(settleTime)
+	for {
+		got, err := c.Count()
+		if _, late := c.(*client.JetStream); err != nil || got == want || !late || time.Now().After(limit) {
+			return got, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// statistic is a number of memcached's stats.
+func statistic(c client.Conn, name string) (int64, error) {
+	m, ok := c.(*client.Memcache)
+	if !ok {
+		return 0, errors.New("stats: not in this protocol")
+	}
+	stats, err := m.Stats("")
 	if err != nil {
 		return 0, err
 	}
@@ -203,8 +263,8 @@ func statistic(c *client.Memcache, name string) (int64, error) {
 
 // checkCount compares what the server's tools tell with the number of live messages of the queue: `stats`, which
 // counts all queues and held base messages before, and the HTTP port where there is one.
-func (s *server) checkCount(ctx context.Context, c *client.Memcache, queue string, base, want int64) error {
-	got, err := items(c)
+func (s *server) checkCount(ctx context.Context, c client.Conn, queue string, base, want int64) error {
+	got, err := awaitItems(c, base+want)
 	if err != nil {
 		return err
 	}

@@ -132,6 +132,11 @@ func runOne(ctx context.Context, s scenario, args []string, stdout, stderr io.Wr
 	if err := r.write(stdout, e.json); err != nil {
 		return err
 	}
+	if e.svg != "" {
+		if err := r.writePlots(e.svg); err != nil {
+			return err
+		}
+	}
 	if e.markdown != "" && err == nil {
 		err = r.replaceIn(e.markdown)
 	}

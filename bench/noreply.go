@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,9 +33,19 @@ func runNoreply(ctx context.Context, e *env, r *report, n int64, bytes int) erro
 	if n < 1 {
 		return errors.New("-n must be above 0")
 	}
-	all, err := e.contestants()
+	all, err := e.contestants(r)
 	if err != nil {
 		return err
+	}
+	all = slices.DeleteFunc(all, func(c contestant) bool {
+		streams := slices.Contains([]string{"queue", "memcached", "tycoon"}, c.protocol)
+		if !streams {
+			r.note("%s is left out: its protocol has no noreply", c.name)
+		}
+		return !streams
+	})
+	if len(all) == 0 {
+		return errors.New("no server with noreply among -servers and -target")
 	}
 	msg, err := newMessage(bytes)
 	if err != nil {
@@ -49,11 +60,10 @@ func runNoreply(ctx context.Context, e *env, r *report, n int64, bytes int) erro
 	if err != nil {
 		return err
 	}
-	t := r.table(fmt.Sprintf("%s messages of %d bytes on one connection, a second", count(n), bytes),
-		"operation", "server", "a second", "of "+e.baseline(all).name)
-	e.compare(t, all, set, "noreply set")
-	e.compare(t, all, drain, "get+delete, pipelined")
-	r.noteServers(all)
+	c := e.newComparison(r, all, fmt.Sprintf("%s messages on one connection", count(n)))
+	c.add(opNoreply, bytes, 1, set)
+	c.add("get+delete, pipelined", bytes, 1, drain)
+	r.noteServers(e, all)
 	return nil
 }
 
@@ -65,7 +75,7 @@ func noreplyTurn(ctx context.Context, s *server, n int64, msg *message) (set, dr
 	}
 	defer cs.close()
 	l := newLane(cs[0], s.keys, "bench", 0, msg)
-	base, err := items(l.c)
+	base, err := l.c.Count()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,9 +22,10 @@ const startTimeout = 5 * time.Minute
 // A process is a server that was started here.
 type process struct {
 	cmd  *exec.Cmd
-	log  string        // file with what it printed
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; valid once done is closed
+	log  string         // file with what it printed
+	done chan struct{}  // closed when it has ended
+	end  syscall.Signal // that makes it end in its own way
+	err  error          // how it ended; valid once done is closed
 }
 
 // startProcess starts a program whose output goes to the end of a file. It is killed when ctx ends.
@@ -33,7 +35,7 @@ func startProcess(ctx context.Context, log, path string, args ...string) (*proce
 		return nil, err
 	}
 	defer f.Close()
-	p := &process{cmd: exec.CommandContext(ctx, path, args...), log: log, done: make(chan struct{})}
+	p := &process{cmd: exec.CommandContext(ctx, path, args...), log: log, done: make(chan struct{}), end: syscall.SIGTERM}
 	p.cmd.Stdout, p.cmd.Stderr = f, f
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -67,12 +69,12 @@ func (p *process) await(ctx context.Context, ready func() bool) error {
 
 // stop asks the process to end and waits; after 60 seconds it is killed, which is an error.
 func (p *process) stop() error {
-	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.cmd.Process.Signal(p.end) // which does nothing when it has ended already
 	select {
 	case <-p.done:
 	case <-time.After(time.Minute):
 		p.kill()
-		return fmt.Errorf("%s did not end within a minute of SIGTERM", filepath.Base(p.cmd.Path))
+		return fmt.Errorf("%s did not end within a minute of %s", filepath.Base(p.cmd.Path), p.end)
 	}
 	if p.cmd.ProcessState.ExitCode() > 0 {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(p.cmd.Path), p.err, p.tail())
@@ -84,6 +86,28 @@ func (p *process) stop() error {
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.done
+}
+
+// cpu returns the time that the process has spent on the cores so far, an error elsewhere than on Linux.
+func (p *process) cpu() (time.Duration, error) {
+	b, err := os.ReadFile(p.proc("stat"))
+	if err != nil {
+		return 0, fmt.Errorf("CPU time: %w", err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // the program's name may hold blanks
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, errors.New("CPU time: /proc is not as expected")
+	}
+	var ticks int64
+	for _, field := range fields[11:13] { // of the program, of the kernel for it
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100, nil // Linux tells all programs of 100 ticks a second
 }
 
 // tail returns the last 1,000 bytes of what the process printed.

@@ -48,7 +48,7 @@ func runQueues(ctx context.Context, e *env, r *report, q queues) (err error) {
 	if q.msg, err = newMessage(q.size); err != nil {
 		return err
 	}
-	all, err := e.queues(r)
+	all, err := e.queues(r, ours)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (q *queues) each(ctx context.Context, done int64, do func(l *lane, queue in
 	if done > 0 {
 		want = 0
 	}
-	got, err := items(cs[0])
+	got, err := cs[0].Count()
 	if err == nil && got != want {
 		err = fmt.Errorf("stats count %d messages, %d are there", got, want)
 	}

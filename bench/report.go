@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -15,10 +16,12 @@ import (
 // A report is the outcome of a scenario: what was run where, tables, notes. It is printed as text, JSON or Markdown.
 type report struct {
 	Scenario string   `json:"scenario"`
+	Section  string   `json:"section"` // of a README; the scenario's name unless -section said otherwise
 	Title    string   `json:"title"`
 	Command  string   `json:"command"`
 	Machine  machine  `json:"machine"`
 	Tables   []*table `json:"tables"`
+	Plots    []*plot  `json:"plots,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 	Failure  string   `json:"failure,omitempty"` // why it ended before its end
 }
@@ -35,14 +38,18 @@ func newReport(s scenario, fs *flag.FlagSet, e *env) *report {
 	fs.Visit(func(f *flag.Flag) {
 		value := quoted(f.Value.String())
 		switch f.Name {
-		case "json", "markdown", "server", "dir", "idle-check":
+		case "json", "markdown", "section", "svg", "server", "dir", "idle-check":
 		case "target": // which may be repeated
 			command += " -target " + f.Value.String()
 		default:
+			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+				command += " -" + f.Name + "=" + value
+				break
+			}
 			command += " -" + f.Name + " " + value
 		}
 	})
-	r := &report{Scenario: s.name, Title: s.title, Command: command, Machine: thisMachine(e.dir, e.idleCheck)}
+	r := &report{Scenario: s.name, Section: cmp.Or(e.section, s.name), Title: s.title, Command: command, Machine: thisMachine(e.dir, e.idleCheck)}
 	if r.Machine.Busy > maxBusy {
 		r.note("the machine was not idle before the run: %.0f %% of its cores were busy; on such a machine rates are lower, and at one connection higher, since the cores do not sleep between two messages", 100*r.Machine.Busy)
 	}
@@ -164,7 +171,7 @@ func (r *report) replaceIn(file string) error {
 	if err != nil {
 		return err
 	}
-	begin, end := "<!-- begin "+r.Scenario+" -->\n", "<!-- end "+r.Scenario+" -->\n"
+	begin, end := "<!-- begin "+r.Section+" -->\n", "<!-- end "+r.Section+" -->\n"
 	before, rest, ok := bytes.Cut(old, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {

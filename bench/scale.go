@@ -2,201 +2,159 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"sync/atomic"
+	"slices"
+	"strings"
+)
+
+// The operations that scale knows, in the order in which a server is measured; opSet always is, since it fills.
+const (
+	opSet     = "set"
+	opTake    = "get+delete"
+	opChain   = "close/open"
+	opNoreply = "noreply set"
+	opMeta    = "meta"
+	// meta has two rows
+	opMetaSet  = "set, pipelined meta"
+	opMetaTake = "get+delete, pipelined meta"
 )
 
 func scaleScenario() scenario {
 	return scenario{
 		name:    "scale",
-		title:   "set and get+delete by number of connections, ratios to memcached",
-		servers: "qserver/never,qserver/enqueue,memcached",
-		seconds: 2,
+		title:   "set, get+delete, close/open, noreply and pipelined meta by connections and size of bodies, ratios to peers",
+		servers: allPeers,
+		seconds: 1,
 		turns:   5,
 		about: `
 Closed loop: each connection stores messages as fast as they are answered, then gets and deletes those that were
-stored. The servers are measured in turns, each started anew, one after the other at each number of connections;
-the ratio is taken turn by turn, printed as its median with the lowest and highest. A queue server has a queue for
-each connection (-shared: one for all). memcached overwrites one key a connection with its sets, which is its best
-case; for get+delete it is given, untimed, as many messages under a key each as a queue would hold. A server that
-takes faster than it stores is given more, untimed too, and what is left after the window is drained pipelined.
-Every message is received once with its bytes, in order where a connection has its own queue.`,
+stored, and so on through -ops. The servers are measured in turns, each started anew, one after the other at each
+size and number of connections; ratios are taken turn by turn between servers that promise the same about syncing,
+and printed as their median with the lowest and highest. A queue server has a queue for each connection (-shared: one
+for all). memcached overwrites one key a connection with its sets, which is its best case; for get+delete it is given,
+untimed, messages under a key each, as many as a queue would hold. Servers that take faster than they store are given
+more, untimed too. close/open: ack and take the next in one round trip. noreply: a stream, fenced by a version command
+each mebibyte. meta: batches of -depth quiet ms, then of mg+md pairs, each ended by mn. append is no server but a loop
+of write and fdatasync, for sets of one connection. What is left after a window is drained, and every message is
+received once with its bytes, in order where a connection has its own queue. The whole of what this project is
+measured by: -connections 1,8,64,512 -sizes 200,4096,65536 -ops all.`,
 		prepare: func(fs *flag.FlagSet) func(context.Context, *env, *report) error {
+			var o scaleOptions
 			connections := fs.String("connections", "1,8,64", "numbers of connections")
-			bytes := fs.Int("size", 200, "bytes of a body")
-			shared := fs.Bool("shared", false, "all connections share one queue")
-			return func(ctx context.Context, e *env, r *report) error {
-				numbers, err := parseNumbers(*connections)
-				if err != nil {
+			sizes := fs.String("sizes", "200", "bytes of a body, comma separated")
+			ops := fs.String("ops", "take,chain", "besides set: take (get+delete), chain (close/open), noreply, meta; or all, or none")
+			fs.BoolVar(&o.shared, "shared", false, "all connections share one queue")
+			fs.IntVar(&o.depth, "depth", 64, "requests of a batch of pipelined meta commands")
+			return func(ctx context.Context, e *env, r *report) (err error) {
+				if o.connections, err = parseNumbers(*connections); err != nil {
 					return fmt.Errorf("-connections: %w", err)
 				}
-				return runScale(ctx, e, r, numbers, *bytes, *shared)
+				if o.sizes, err = parseNumbers(*sizes); err != nil {
+					return fmt.Errorf("-sizes: %w", err)
+				}
+				if o.depth < 1 || o.depth > 1000 {
+					return fmt.Errorf("-depth must be from 1 to 1,000")
+				}
+				if o.ops, err = parseOps(*ops); err != nil {
+					return err
+				}
+				return runScale(ctx, e, r, o)
 			}
 		},
 	}
 }
 
-func runScale(ctx context.Context, e *env, r *report, connections []int, bytes int, shared bool) error {
-	all, err := e.contestants()
-	if err != nil {
-		return err
+type scaleOptions struct {
+	connections, sizes []int
+	ops                []string
+	shared             bool
+	depth              int
+}
+
+func parseOps(list string) ([]string, error) {
+	known := map[string]string{"take": opTake, "chain": opChain, "noreply": opNoreply, "meta": opMeta}
+	ops := []string{opSet}
+	for word := range strings.SplitSeq(list, ",") {
+		switch word = strings.TrimSpace(word); {
+		case word == "all":
+			return []string{opSet, opTake, opChain, opNoreply, opMeta}, nil
+		case word == "none" || word == "set":
+		case known[word] != "":
+			ops = append(ops, known[word])
+		default:
+			return nil, fmt.Errorf("-ops: %q is none of take, chain, noreply, meta, all, none", word)
+		}
 	}
-	msg, err := newMessage(bytes)
+	return ops, nil
+}
+
+func runScale(ctx context.Context, e *env, r *report, o scaleOptions) error {
+	all, err := e.contestants(r)
 	if err != nil {
 		return err
 	}
 	queues := "a queue each"
-	if shared {
+	if o.shared {
 		queues = "one queue"
 	}
-	t := r.table(fmt.Sprintf("bodies of %d bytes, %s: operations a second, median of %d turns", bytes, queues, e.turns),
-		"operation", "connections", "server", "a second", "of "+e.baseline(all).name)
-	r.noteServers(all)
-	for _, n := range connections {
-		set, take := newSeries(len(all)), newSeries(len(all))
-		err := e.inTurns(ctx, all, fmt.Sprintf("%d connections", n), func(s *server, which, _ int) error {
-			c := scaleCell{server: s, e: e, msg: msg, shared: shared && s.keys == queueKeys}
-			a, b, err := c.run(ctx, n)
-			set[which], take[which] = append(set[which], a), append(take[which], b)
-			return err
-		})
+	table := e.newComparison(r, all, fmt.Sprintf("%s, %d turns", queues, e.turns))
+	plots := make(map[string]*plot)
+	for _, bytes := range o.sizes {
+		msg, err := newMessage(bytes)
 		if err != nil {
 			return err
 		}
-		e.compare(t, all, set, "set", count(n))
-		e.compare(t, all, take, "get+delete", count(n))
-	}
-	return nil
-}
-
-// baseline is the contestant that the others are compared with.
-func (e *env) baseline(all []contestant) contestant { return all[e.baselineIndex(all)] }
-
-func (e *env) baselineIndex(all []contestant) int {
-	for i, c := range all {
-		if c.name == e.against {
-			return i
-		}
-	}
-	return len(all) - 1
-}
-
-// compare adds a row for each contestant: the leading cells, its name, its rate, its ratio to the baseline's.
-func (e *env) compare(t *table, all []contestant, rates [][]rate, leading ...any) {
-	base := rates[e.baselineIndex(all)]
-	for i, c := range all {
-		row := append(append([]any{}, leading...), c.name, spreadOf(rates[i]))
-		t.row(append(row, spreadOf(ratios(rates[i], base)))...)
-	}
-}
-
-// scaleCell is one measurement: a server, a number of connections.
-type scaleCell struct {
-	server *server
-	e      *env
-	msg    *message
-	shared bool
-
-	lanes []*lane
-	sent  []int64 // by connection
-	seen  *ledger // where the connections share a queue
-}
-
-// run measures sets and then takes all that was stored, and checks it.
-func (c *scaleCell) run(ctx context.Context, n int) (set, take rate, err error) {
-	cs, err := c.server.dial(ctx, n)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer cs.close()
-	base, err := items(cs[0])
-	if err != nil {
-		return 0, 0, err
-	}
-	c.seen, c.sent = newLedger(n), make([]int64, n)
-	for i := range n {
-		name := "bench"
-		if !c.shared {
-			name = fmt.Sprintf("bench-%d", i)
-		}
-		l := newLane(cs[i], c.server.keys, name, i, c.msg)
-		l.number = func(sequence int64) int64 { return c.seen.id(i, sequence) }
-		c.lanes = append(c.lanes, l)
-	}
-	perSecond, err := closedLoop(ctx, n, c.e.warm(), c.e.window(), c.store)
-	if err != nil {
-		return 0, 0, fmt.Errorf("set: %w", err)
-	}
-	set = rate(perSecond)
-	if err := c.topUp(n); err != nil {
-		return 0, 0, fmt.Errorf("top up: %w", err)
-	}
-	if perSecond, err = closedLoop(ctx, n, c.e.warm(), c.e.window(), c.take); err != nil {
-		return 0, 0, fmt.Errorf("get+delete: %w", err)
-	}
-	if c.shared {
-		err = c.seen.complete(c.sent)
-	}
-	left, err2 := items(cs[0])
-	if err = errors.Join(err, err2); err == nil && left != base {
-		err = fmt.Errorf("stats count %d messages after all were deleted", left-base)
-	}
-	return set, rate(perSecond), err
-}
-
-func (c *scaleCell) store(i int, done *tally, stop *atomic.Bool) error {
-	for !stop.Load() {
-		if err := c.lanes[i].set(c.sent[i]); err != nil {
-			return err
-		}
-		c.sent[i]++
-		done.n.Add(1)
-	}
-	return nil
-}
-
-// plenty is how many messages a second a connection is thought to take at most, two of them together twice that.
-const plenty = 50_000
-
-// topUp gives the server what it needs for get+delete, untimed: a cache its messages under a key each, and a server
-// whose sets were slower than its takes will be so many more that the window is not cut short.
-func (c *scaleCell) topUp(n int) error {
-	seconds := (c.e.warm() + c.e.window()).Seconds()
-	enough := int64(seconds * plenty * float64(min(n, 2)) / float64(n))
-	return together(n, func(i int) error {
-		l := c.lanes[i]
-		if err := l.restore(c.sent[i]); err != nil || c.sent[i] >= enough {
-			return err
-		}
-		err := l.stream(c.sent[i], enough, l.keys.at)
-		c.sent[i] = enough
-		return err
-	})
-}
-
-// take empties the queue also after the window has ended, pipelined then: what was stored is to be checked.
-func (c *scaleCell) take(i int, done *tally, stop *atomic.Bool) error {
-	l := c.lanes[i]
-	if c.shared {
-		for !stop.Load() {
-			found, err := l.takeAny(c.seen)
-			if err != nil || !found {
+		for _, n := range o.connections {
+			found := make(map[string][][]rate)
+			for _, op := range []string{opSet, opTake, opChain, opNoreply, opMetaSet, opMetaTake} {
+				found[op] = newSeries(len(all))
+			}
+			noMeta := make([]bool, len(all))
+			what := fmt.Sprintf("%d connections, %d bytes", n, bytes)
+			err := e.inTurns(ctx, all, what, func(s *server, which, _ int) error {
+				if s.protocol == "append" && n > 1 {
+					return nil
+				}
+				c := scaleCell{scaleOptions: o, server: s, e: e, msg: msg, got: make(map[string]rate)}
+				err := c.run(ctx, n)
+				for op, perSecond := range c.got {
+					found[op][which] = append(found[op][which], perSecond)
+				}
+				noMeta[which] = c.noMeta
+				return err
+			})
+			if err != nil {
 				return err
 			}
-			done.n.Add(1)
+			o.rows(r, table, plots, all, bytes, n, found)
+			for i, c := range all {
+				if noMeta[i] {
+					table.rates.row("pipelined meta", count(bytes), count(n), c.name, "not supported by this server")
+				}
+			}
 		}
-		return l.drainAny(c.seen)
 	}
-	for sequence := range c.sent[i] {
-		if stop.Load() {
-			return l.drain(sequence, c.sent[i])
-		}
-		if err := l.take(sequence); err != nil {
-			return err
-		}
-		done.n.Add(1)
-	}
+	r.noteServers(e, all)
 	return nil
+}
+
+// rows writes what was found at one size and number of connections.
+func (o scaleOptions) rows(r *report, table *comparison, plots map[string]*plot, all []contestant, bytes, n int, found map[string][][]rate) {
+	for _, op := range []string{opSet, opTake, opChain, opNoreply, opMetaSet, opMetaTake} {
+		table.add(op, bytes, n, found[op])
+		if len(o.connections) < 2 || !slices.ContainsFunc(found[op], func(s []rate) bool { return len(s) > 0 }) {
+			continue
+		}
+		name := fmt.Sprintf("%s, bodies of %s bytes", op, count(bytes))
+		if plots[name] == nil {
+			plots[name] = r.plot(name, "connections", "a second", true, true)
+		}
+		for i, s := range found[op] {
+			if len(s) > 0 {
+				plots[name].point(all[i].name, float64(n), float64(spreadOf(s).Median))
+			}
+		}
+	}
+	table.within(opChain, opTake, bytes, n, found[opChain], found[opTake], aim(1.7))
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ const (
 // A contestant is a server that can be measured: one to start, or one that is running.
 type contestant struct {
 	name        string
+	protocol    string // as client.Dial knows it
 	keys        keyRule
 	word        string // the -target of a running one
 	addr, admin string // its addresses
@@ -44,58 +44,74 @@ type server struct {
 }
 
 // contestants returns what -servers and -target name, in that order.
-func (e *env) contestants() ([]contestant, error) {
+func (e *env) contestants(r *report) ([]contestant, error) {
 	var all []contestant
 	for word := range strings.SplitSeq(e.servers, ",") {
 		word = strings.TrimSpace(word)
-		if word == "" {
+		words := []string{word}
+		switch word {
+		case "":
 			continue
+		case allPeers:
+			words = e.installed(r)
 		}
-		c, err := parseServer(word)
-		if err != nil {
-			return nil, err
+		for _, word := range words {
+			c, err := parseServer(word)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, c)
 		}
-		all = append(all, c)
 	}
 	all = append(all, e.targets...)
 	if len(all) == 0 {
-		return nil, fmt.Errorf("nothing to measure: -servers and -target are empty")
+		return nil, errors.New("nothing to measure: -servers and -target are empty")
 	}
 	return all, nil
 }
 
-// queues is contestants without those that are no queues, which the report then names.
-func (e *env) queues(r *report) ([]contestant, error) {
-	all, err := e.contestants()
+// queues is contestants without those that are no queues, which the report then names. may says more about which.
+func (e *env) queues(r *report, may func(c contestant) bool) ([]contestant, error) {
+	all, err := e.contestants(r)
 	if err != nil {
 		return nil, err
 	}
+	kept := slices.DeleteFunc(slices.Clone(all), func(c contestant) bool {
+		return c.keys != queueKeys || c.protocol == "append" || !may(c)
+	})
 	for _, c := range all {
-		if c.keys != queueKeys {
-			r.note("%s is left out: it has no queues", c.name)
+		if !slices.ContainsFunc(kept, func(k contestant) bool { return k.name == c.name }) {
+			r.note("%s is left out: not a server for this scenario", c.name)
 		}
 	}
-	all = slices.DeleteFunc(all, func(c contestant) bool { return c.keys != queueKeys })
-	if len(all) == 0 {
-		return nil, fmt.Errorf("no queue server among -servers and -target")
+	if len(kept) == 0 {
+		return nil, errors.New("no server for this scenario among -servers and -target")
 	}
-	return all, nil
+	return kept, nil
+}
+
+func anyQueue(contestant) bool { return true }
+
+// ours are the servers of this project that are started here.
+func ours(c contestant) bool { return strings.HasPrefix(c.name, "qserver/") && c.word == "" }
+
+// chains says whether the server acks and takes the next in one round trip.
+func (c contestant) chains() bool {
+	return c.keys == queueKeys && (c.protocol == "queue" || c.protocol == "kestrel")
 }
 
 // parseServer reads one word of -servers.
 func parseServer(word string) (contestant, error) {
 	kind, setting, _ := strings.Cut(word, "/")
-	switch {
-	case kind == "qserver" && setting != "":
-		return contestant{name: word, start: func(ctx context.Context, e *env, more ...string) (*server, error) {
+	if kind == "qserver" && setting != "" {
+		return contestant{name: word, protocol: "queue", start: func(ctx context.Context, e *env, more ...string) (*server, error) {
 			return startQserver(ctx, e, word, setting, more)
 		}}, nil
-	case word == "memcached":
-		return contestant{name: word, keys: singleKey, start: startMemcached(word, singleKey)}, nil
-	case word == "memcached/each":
-		return contestant{name: word, keys: keyForEach, start: startMemcached(word, keyForEach)}, nil
 	}
-	return contestant{}, fmt.Errorf("no server %q: qserver/MODE, memcached and memcached/each are known", word)
+	if c, ok := peers(word, kind, setting); ok {
+		return c, nil
+	}
+	return contestant{}, fmt.Errorf("no server %q: -help has those that are known", word)
 }
 
 // parseTarget reads a -target: name=protocol@addr, with +http-addr behind it where counts are to be asked over HTTP.
@@ -106,13 +122,12 @@ func parseTarget(value string) (contestant, error) {
 	if !ok || !ok2 || name == "" || addr == "" {
 		return contestant{}, fmt.Errorf("%q is not of the form name=protocol@addr", value)
 	}
-	c := contestant{name: name, word: value, addr: addr, admin: admin}
-	switch protocol {
-	case "queue":
-	case "memcached":
+	if !client.Known(protocol) || protocol == "append" {
+		return contestant{}, fmt.Errorf("no protocol %q: queue, memcached, tycoon, kestrel, beanstalkd, redis and jetstream are known", protocol)
+	}
+	c := contestant{name: name, protocol: protocol, word: value, addr: addr, admin: admin}
+	if protocol == "memcached" {
 		c.keys = singleKey
-	default:
-		return contestant{}, fmt.Errorf("no protocol %q: queue and memcached are known", protocol)
 	}
 	c.start = func(context.Context, *env, ...string) (*server, error) {
 		return &server{contestant: c, addr: c.addr, admin: c.admin}, nil
@@ -135,7 +150,7 @@ func startQserverOn(ctx context.Context, e *env, name, mode, data string, more [
 	if err != nil {
 		return nil, err
 	}
-	s := &server{contestant: contestant{name: name}, data: data}
+	s := &server{contestant: contestant{name: name, protocol: "queue"}, data: data}
 	s.restart = func(ctx context.Context) (*server, error) { return startQserverOn(ctx, e, name, mode, data, more) }
 	if s.addr, err = freePort(); err != nil {
 		return nil, err
@@ -156,41 +171,6 @@ func startQserverOn(ctx context.Context, e *env, name, mode, data string, more [
 	return s, nil
 }
 
-// memcachedFlags are fair to it: memory so that nothing is evicted, a thread for each of two cores, nothing logged.
-var memcachedFlags = []string{"-m", "4096", "-t", "2", "-c", "4096", "-U", "0"}
-
-func startMemcached(name string, keys keyRule) func(context.Context, *env, ...string) (*server, error) {
-	return func(ctx context.Context, e *env, _ ...string) (*server, error) {
-		path, err := exec.LookPath("memcached")
-		if err != nil {
-			return nil, fmt.Errorf("memcached is not installed (Debian: apt-get install memcached): %w", err)
-		}
-		s := &server{contestant: contestant{name: name, keys: keys}}
-		if s.addr, err = freePort(); err != nil {
-			return nil, err
-		}
-		host, port, _ := net.SplitHostPort(s.addr)
-		args := append([]string{"-l", host, "-p", port}, memcachedFlags...)
-		if u, err := user.Current(); err == nil && u.Uid == "0" {
-			args = append(args, "-u", u.Username) // it refuses to run as root unless told to
-		}
-		if s.proc, err = startProcess(ctx, filepath.Join(e.dir, "memcached.log"), path, args...); err != nil {
-			return nil, err
-		}
-		err = s.proc.await(ctx, func() bool {
-			conn, err := net.Dial("tcp", s.addr)
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("start memcached: %w", err)
-		}
-		return s, nil
-	}
-}
-
 // stop ends the server in its own way (SIGTERM) and removes its data.
 func (s *server) stop() error {
 	if s.proc == nil {
@@ -207,7 +187,7 @@ func (s *server) stop() error {
 func (s *server) dial(ctx context.Context, n int) (conns, error) {
 	var cs conns
 	for range n {
-		c, err := client.DialMemcache(ctx, s.addr)
+		c, err := client.Dial(ctx, s.protocol, s.addr)
 		if err != nil {
 			cs.close()
 			return nil, err
@@ -217,7 +197,7 @@ func (s *server) dial(ctx context.Context, n int) (conns, error) {
 	return cs, nil
 }
 
-type conns []*client.Memcache
+type conns []client.Conn
 
 func (cs conns) close() {
 	for _, c := range cs {
@@ -233,25 +213,4 @@ func freePort() (string, error) {
 	}
 	defer ln.Close()
 	return ln.Addr().String(), nil
-}
-
-// noteServers says in the report which programs were measured and how they were set.
-func (r *report) noteServers(all []contestant) {
-	for _, c := range all {
-		switch c.name {
-		case "memcached":
-			r.note("%s: set overwrites one key a connection, its best case; what is got and deleted lies under a key each", memcachedVersion())
-		case "memcached/each":
-			r.note("%s as memcached/each: a key for each message", memcachedVersion())
-		}
-	}
-}
-
-// memcachedVersion is its name, version and flags.
-func memcachedVersion() string {
-	out, err := exec.Command("memcached", "-V").Output()
-	if err != nil {
-		return "memcached"
-	}
-	return strings.TrimSpace(string(out)) + " " + strings.Join(memcachedFlags, " ")
 }

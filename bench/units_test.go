@@ -219,7 +219,7 @@ func TestParseTarget(t *testing.T) {
 }
 
 func TestReplaceIn(t *testing.T) {
-	r := &report{Scenario: "blog", Command: "go run ./bench blog", Notes: []string{"a note"}}
+	r := &report{Scenario: "blog", Section: "blog", Command: "go run ./bench blog", Notes: []string{"a note"}}
 	r.table("Rates", "server", "a second").row("qserver", rate(1000))
 	file := filepath.Join(t.TempDir(), "README.md")
 	const before = "above\n<!-- begin blog -->\nold\n<!-- end blog -->\nbelow\n"
@@ -240,7 +240,7 @@ func TestReplaceIn(t *testing.T) {
 			t.Errorf("got\n%s", got)
 		}
 	}
-	r.Scenario = "flow"
+	r.Section = "flow"
 	if r.replaceIn(file) == nil {
 		t.Error("a file without the section passes")
 	}
