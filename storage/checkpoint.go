@@ -25,7 +25,9 @@ const (
 	sweepRows      = 20_000    // purged rows deleted in one transaction
 	promotedMax    = 50_000    // rows moved in one transaction
 	countsBatch    = 10_000    // counts of deliveries written down at once
+	trickle        = 200       // records a second that a quiet server may take
 	idleAfter      = 2 * time.Second
+	restEvery      = 10 * time.Second // of a server that is quiet and not idle
 )
 
 func (s *Store) pokeCheckpoint() {
@@ -63,8 +65,10 @@ func (s *Store) behindLocked() int64 {
 func (s *Store) checkpointLoop(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var lastLSN uint64
-	var lastChange time.Time
+	var last uint64       // LSN at the last tick
+	busy := time.Now()    // when more than a trickle came in
+	changed := time.Now() // when anything did
+	rested := time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,10 +80,20 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			continue
 		case <-tick.C:
 		}
-		if lsn := s.applied.Load(); lsn != lastLSN {
-			lastLSN, lastChange = lsn, time.Now()
-		} else if time.Since(lastChange) > idleAfter {
+		now, lsn := time.Now(), s.applied.Load()
+		if lsn != last {
+			changed = now
+		}
+		if lsn-last > trickle {
+			busy = now
+		}
+		last = lsn
+		idle := now.Sub(changed) > idleAfter
+		if idle || now.Sub(busy) > idleAfter && now.Sub(rested) > restEvery {
 			s.rest(ctx)
+			rested = now
+		}
+		if idle {
 			s.seal()
 		}
 	}
