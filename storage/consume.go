@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync/atomic"
 	"time"
 
 	"qserver/storage/queue"
@@ -332,6 +333,7 @@ type Waiter struct {
 	c    *Session
 	w    queue.Waiter
 	opts []ReserveOptions
+	done atomic.Bool
 }
 
 // Wait joins the waiters of all these queues, in order of arrival, after Reserve found them empty. When a message arrives it
@@ -340,7 +342,11 @@ type Waiter struct {
 func (c *Session) Wait(queues [][]byte, options []ReserveOptions, wake func()) *Waiter {
 	s := c.s
 	w := &Waiter{c: c, opts: options}
-	w.w.Holder, w.w.Wake = &c.held, wake
+	w.w.Holder = &c.held
+	w.w.Wake = func() {
+		w.done.Store(true)
+		wake()
+	}
 	s.lockIndex()
 	qs := make([]*queue.Queue, 0, len(queues))
 	c.waiter = &w.w
@@ -372,11 +378,7 @@ func (c *Session) Wait(queues [][]byte, options []ReserveOptions, wake func()) *
 }
 
 // Done says whether Take has a result: a delivery, or the end of waiting by EndWaits, Close or a failure.
-func (w *Waiter) Done() bool {
-	w.c.s.mu.Lock()
-	defer w.c.s.mu.Unlock()
-	return w.w.Done()
-}
+func (w *Waiter) Done() bool { return w.done.Load() }
 
 // Take ends the wait. ok is false when no message came; else i is the index of its queue. After it, the caller may Reserve
 // from the other queues. Call it exactly once. (After a client hung up: Session.Close instead; it returns the message
