@@ -47,7 +47,7 @@ type scenario struct {
 
 // scenarios returns all of them in the order in which they are listed and reported.
 func scenarios() []scenario {
-	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario()}
+	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario(), idleScenario(), growScenario()}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

@@ -63,6 +63,11 @@ type ratio float64
 
 func (r ratio) String() string { return strconv.FormatFloat(float64(r), 'f', 2, 64) }
 
+// share is a part of one, for people in percent.
+type share float64
+
+func (s share) String() string { return strconv.FormatFloat(100*float64(s), 'f', 1, 64) + " %" }
+
 // spread is the median of some turns, with the lowest and the highest.
 type spread[T ~float64] struct {
 	Median T   `json:"median"`
