@@ -196,3 +196,25 @@ func priOf(body string) (pri uint32) {
 	fmt.Sscanf(body, "%d", &pri)
 	return pri
 }
+
+// countsError says what is wrong with the counts of a store.
+func countsError(s *storage.Store) error {
+	for _, q := range s.Queues("", 0) {
+		if err := queueError(q); err != nil {
+			return err
+		}
+	}
+	return queueError(s.Stats().QueueStats)
+}
+
+func queueError(q storage.QueueStats) error {
+	for _, n := range []int64{q.Items, q.Ready, q.Delayed, q.Reserved, q.Dead, q.Bytes, q.Waiters} {
+		if n < 0 {
+			return fmt.Errorf("queue %q: a count below zero: %+v", q.Name, q)
+		}
+	}
+	if q.Items != q.Ready+q.Delayed+q.Reserved || q.TotalItems != q.TotalAcked+q.TotalPurged+q.TotalExpired+q.Items+q.Dead {
+		return fmt.Errorf("queue %q: I9 does not hold: %+v", q.Name, q)
+	}
+	return nil
+}
