@@ -145,3 +145,30 @@ func readmePattern(want string) *regexp.Regexp {
 	}
 	return regexp.MustCompile("^" + p.String() + "$")
 }
+
+// TestLinks checks that what the documents point to within this project is there.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	documents := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/decisions/*.md", "../../bench/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			documents++
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range link.FindAllStringSubmatch(string(text), -1) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), match[1])); err != nil {
+					t.Errorf("%s points to %s: %v", file, match[1], err)
+				}
+			}
+		}
+	}
+	if documents < 3 {
+		t.Errorf("got %d documents, want the README and those of docs", documents)
+	}
+}
