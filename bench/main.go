@@ -25,7 +25,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	err := error(nil)
+	if isWorker(os.Args[1:]) {
+		err = workerMain(ctx, os.Args[1:])
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
+	if err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 		}
@@ -47,7 +53,7 @@ type scenario struct {
 
 // scenarios returns all of them in the order in which they are listed and reported.
 func scenarios() []scenario {
-	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario(), idleScenario(), growScenario()}
+	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario(), idleScenario(), growScenario(), claimScenario(), jobsScenario()}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

@@ -184,7 +184,10 @@ func (p *plot) svg() []byte {
 	text(plotLeft+chartWidth/2, plotHeight-12, "middle", p.X)
 	fmt.Fprintf(&b, "<text transform=\"translate(16 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", plotTop+chartHeight/2, html.EscapeString(p.Y))
 	for i, l := range p.Line {
-		colour := plotColours[i%len(plotColours)]
+		colour, dashes := plotColours[i%len(plotColours)], ""
+		if i >= len(plotColours) {
+			dashes = " stroke-dasharray=\"6 3\""
+		}
 		var path strings.Builder
 		for _, point := range l.Points {
 			fmt.Fprintf(&path, "%.1f,%.1f ", left(point[0]), top(point[1]))
@@ -192,9 +195,10 @@ func (p *plot) svg() []byte {
 				fmt.Fprintf(&b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", left(point[0]), top(point[1]), colour)
 			}
 		}
-		fmt.Fprintf(&b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"/>\n", strings.TrimSpace(path.String()), colour)
+		fmt.Fprintf(&b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"%s/>\n", strings.TrimSpace(path.String()), colour, dashes)
 		key := float64(plotTop + 10 + 18*i)
-		fmt.Fprintf(&b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"3\" fill=\"%s\"/>\n", plotLeft+chartWidth+14, key-5, colour)
+		fmt.Fprintf(&b, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"3\"%s/>\n",
+			plotLeft+chartWidth+8, key-4, plotLeft+chartWidth+26, key-4, colour, dashes)
 		text(plotLeft+chartWidth+32, key, "start", l.Name)
 	}
 	b.WriteString("</svg>\n")

@@ -63,6 +63,11 @@ type ratio float64
 
 func (r ratio) String() string { return strconv.FormatFloat(float64(r), 'f', 2, 64) }
 
+// decimal is a number with one digit behind the point.
+type decimal float64
+
+func (d decimal) String() string { return strconv.FormatFloat(float64(d), 'f', 1, 64) }
+
 // share is a part of one, for people in percent.
 type share float64
 
