@@ -53,7 +53,7 @@ type scenario struct {
 
 // scenarios returns all of them in the order in which they are listed and reported.
 func scenarios() []scenario {
-	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario(), idleScenario(), growScenario(), claimScenario(), jobsScenario()}
+	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario(), idleScenario(), growScenario(), claimScenario(), jobsScenario(), payloadScenario(), abScenario()}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

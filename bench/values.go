@@ -73,6 +73,11 @@ type share float64
 
 func (s share) String() string { return strconv.FormatFloat(100*float64(s), 'f', 1, 64) + " %" }
 
+// change is a difference as a part of what it was, for people in percent with its sign.
+type change float64
+
+func (c change) String() string { return fmt.Sprintf("%+.1f %%", 100*float64(c)) }
+
 // spread is the median of some turns, with the lowest and the highest.
 type spread[T ~float64] struct {
 	Median T   `json:"median"`
