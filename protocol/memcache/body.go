@@ -11,7 +11,18 @@ const firstPiece = 4 << 10
 // body returns the n bytes that follow the command line and checks that CRLF ends them. ok is false when the connection
 // can't go on: it has been answered. The slice is the caller's; the command's key and its options stay valid.
 func (c *conn) body(n int) (body []byte, ok bool) {
-	if in := c.in.buffered(); len(in) >= n+2 {
+	return c.collect(n, true)
+}
+
+// collect is body for text; frames of the binary protocol have no line end behind their body.
+func (c *conn) collect(n int, text bool) (body []byte, ok bool) {
+	if !text && len(c.in.buffered()) >= n {
+		body = make([]byte, n)
+		copy(body, c.in.buffered())
+		c.in.skip(n)
+		return body, true
+	}
+	if in := c.in.buffered(); text && len(in) >= n+2 {
 		if in[n] != '\r' || in[n+1] != '\n' {
 			return nil, c.badChunk()
 		}
@@ -31,7 +42,7 @@ func (c *conn) body(n int) (body []byte, ok bool) {
 	} else {
 		body, ok = c.arriving(n)
 	}
-	return body, ok && c.terminator()
+	return body, ok && (!text || c.terminator())
 }
 
 // small waits in the input buffer for the rest of a small body: most are only cut by the end of what one read brought.
@@ -135,9 +146,20 @@ func (c *conn) badChunk() bool {
 // swallow throws away the n bytes of a refused body and its CRLF, with no more memory than a buffer. It is never run as commands: if
 // it is too long to read, or not ended by CRLF, the connection closes.
 func (c *conn) swallow(n int64) {
+	if !c.discard(n) {
+		return
+	}
+	noreply := c.cmd.noreply
+	c.cmd.noreply = true // the command has had its answer
+	c.terminator()
+	c.cmd.noreply = noreply
+}
+
+// discard throws n bytes away. false: the connection ends.
+func (c *conn) discard(n int64) bool {
 	if n > maxSwallow {
 		c.end(closeLinger)
-		return
+		return false
 	}
 	c.partial = true
 	defer func() { c.partial = false }()
@@ -148,13 +170,10 @@ func (c *conn) swallow(n int64) {
 		k := min(n, int64(len(c.in.buffered())))
 		c.in.skip(int(k))
 		if n -= k; n > 0 && !c.more() {
-			return
+			return false
 		}
 	}
-	noreply := c.cmd.noreply
-	c.cmd.noreply = true // the command has had its answer
-	c.terminator()
-	c.cmd.noreply = noreply
+	return true
 }
 
 // detach copies what points into the command line, which is about to be overwritten.

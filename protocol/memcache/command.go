@@ -5,36 +5,6 @@ import (
 	"time"
 )
 
-// verb is the first word of a command line.
-type verb uint8
-
-const (
-	verbUnknown verb = iota
-	verbNone         // an empty line
-	verbSet
-	verbAdd
-	verbReplace
-	verbAppend
-	verbPrepend
-	verbCas
-	verbGet
-	verbGets
-	verbGat
-	verbGats
-	verbDelete
-	verbTouch
-	verbIncr
-	verbDecr
-	verbStats
-	verbVersion
-	verbVerbosity
-	verbFlushAll
-	verbFlush
-	verbQuit
-	verbMetaSet // its body can't be found without the meta protocol
-	verbHTTP    // an HTTP request: closed
-)
-
 // fault is why a command is refused before the store is asked.
 type fault uint8
 
@@ -48,6 +18,13 @@ const (
 	faultExptime        // CLIENT_ERROR invalid exptime argument
 	faultDelta          // CLIENT_ERROR invalid numeric delta argument
 	faultTooLarge       // SERVER_ERROR object too large for cache
+	faultFlag           // the others are CLIENT_ERROR of the meta commands: a flag that the command has not
+	faultTwice          // a flag given twice
+	faultToken          // a flag's number is none
+	faultMode           // M of ms
+	faultModeMA         // M of ma
+	faultOpaque         // O of more than 32 bytes
+	faultDecode         // the key is not base64
 )
 
 const (
@@ -56,9 +33,19 @@ const (
 	relativeTime = 30 * 24 * 60 * 60
 )
 
+// dialect is the protocol that a command came in, and is answered in.
+type dialect uint8
+
+const (
+	textDialect dialect = iota
+	metaDialect
+	binaryDialect
+)
+
 // command is one command line taken apart. Its slices point into the line.
 type command struct {
 	verb    verb
+	dialect dialect
 	args    []byte // what follows the verb
 	noreply bool
 	key     queueKey
@@ -79,6 +66,9 @@ func (c *command) parse(line []byte) {
 	}
 }
 
+// quietGet says whether a command may be part of a pipeline of quiet gets, or is its end.
+func (c *command) quietGet() bool { return c.verb == verbMetaGet || c.verb == verbNoop }
+
 // token cuts the first word off line; words are separated by one or more spaces. It is empty at the line's end.
 func token(line []byte) (word, rest []byte) {
 	for len(line) > 0 && line[0] == ' ' {
@@ -96,73 +86,6 @@ func token(line []byte) (word, rest []byte) {
 func lastToken(line []byte) []byte {
 	line = bytes.TrimRight(line, " ")
 	return line[bytes.LastIndexByte(line, ' ')+1:]
-}
-
-func verbOf(word []byte) verb {
-	if v := lowerVerb(word); v != verbUnknown {
-		return v
-	}
-	var lower [16]byte
-	if len(word) > len(lower) {
-		return verbUnknown
-	}
-	for i, b := range word {
-		if 'A' <= b && b <= 'Z' {
-			b += 'a' - 'A'
-		}
-		lower[i] = b
-	}
-	return lowerVerb(lower[:len(word)])
-}
-
-func lowerVerb(word []byte) verb {
-	switch string(word) {
-	case "":
-		return verbNone
-	case "set":
-		return verbSet
-	case "get":
-		return verbGet
-	case "gets":
-		return verbGets
-	case "delete":
-		return verbDelete
-	case "add":
-		return verbAdd
-	case "replace":
-		return verbReplace
-	case "append":
-		return verbAppend
-	case "prepend":
-		return verbPrepend
-	case "cas":
-		return verbCas
-	case "gat":
-		return verbGat
-	case "gats":
-		return verbGats
-	case "touch":
-		return verbTouch
-	case "incr":
-		return verbIncr
-	case "decr":
-		return verbDecr
-	case "stats":
-		return verbStats
-	case "version":
-		return verbVersion
-	case "verbosity":
-		return verbVerbosity
-	case "flush_all":
-		return verbFlushAll
-	case "flush":
-		return verbFlush
-	case "quit":
-		return verbQuit
-	case "ms":
-		return verbMetaSet
-	}
-	return verbUnknown
 }
 
 // isHTTP says whether a line is part of an HTTP request: a relayed one must not have its body run as commands. A lower-case get
@@ -247,7 +170,11 @@ func (c *command) storeWords(key, flags, exptime, length, rest []byte, allowed o
 }
 
 func (c *command) parseKey(word []byte, allowed optionSet, plain bool) fault {
-	switch c.key.parse(word, allowed, plain) {
+	return c.key.parse(word, allowed, plain).fault()
+}
+
+func (f keyFault) fault() fault {
+	switch f {
 	case keyMalformed:
 		return faultFormat
 	case keyOption:

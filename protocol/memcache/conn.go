@@ -20,7 +20,6 @@ const (
 	lineTime   = 10 * time.Second
 	bodyTime   = 10 * time.Second // and a second for each 64 KiB
 	lingerTime = 2 * time.Second  // after the last reply of a connection that closes in mid-stream
-	binaryWait = 50 * time.Millisecond
 )
 
 // ending says whether and how a connection closes once its replies are sent.
@@ -54,6 +53,7 @@ type conn struct {
 	waiting   bool      // in a get that waits
 	wake      func()    // ends a wait from outside, with woken
 	woken     chan struct{}
+	ext       *extended // of clients that speak more than classic text
 
 	onWritable func(uintptr) bool
 	writing    []byte
@@ -76,6 +76,9 @@ func (c *conn) serve() {
 	}()
 	c.setDeadline(time.Now().Add(lineTime))
 	if !c.more() || !c.sniff() {
+		return
+	}
+	if c.in.buffered()[0] == binaryRequest && !c.serveBinary() {
 		return
 	}
 	for c.ending == goOn {
@@ -109,7 +112,15 @@ func (c *conn) lineTooLong() bool {
 func (c *conn) run(line []byte) {
 	faults := c.counts[protocolErrors]
 	c.cmd.parse(line)
+	if c.ext != nil && !c.cmd.quietGet() {
+		c.ext.gets.reset()
+	}
 	c.execute()
+	c.ran(faults)
+}
+
+// ran says that a command is done: whoever has completed one may take his time. faults are the errors counted before it.
+func (c *conn) ran(faults uint64) {
 	if c.ending != goOn || c.completed {
 		return
 	}
@@ -206,9 +217,6 @@ func (c *conn) parked(waiting bool) {
 // sniff looks at the connection's first byte: not everybody who connects speaks memcached's text protocol.
 func (c *conn) sniff() bool {
 	switch c.in.buffered()[0] {
-	case binaryRequest:
-		c.refuseBinary()
-		return false
 	case tlsHandshake:
 		c.srv.note(c.host(), "a TLS client on the plain port was disconnected", "peer", c.peer)
 		return false

@@ -1,4 +1,5 @@
-// Package memcache serves the queue to any memcached client, over memcached's text protocol.
+// Package memcache serves the queue to any memcached client, over memcached's protocols: classic text, the meta commands and
+// the binary one. A connection's first byte tells them apart: 0x80 is binary; classic text and meta mix on one connection.
 //
 // A Server with a Store is all it takes: Serve(ln) accepts connections, Shutdown(ctx) drains them, Close cuts them.
 //
@@ -20,6 +21,24 @@
 //	version, verbosity, quit, flush_all, flush
 //	incr, decr          NOT_FOUND: a queue is no number
 //	append, prepend     NOT_STORED
+//
+// The meta commands, with memcached's flags q, O, k and b; queue options ride in the key or, comma separated, in L:
+//
+//	ms q n    enqueue: T<ttl> F<flags> M<mode> c(message id) s; with C<receipt> replace the body and release
+//	mg q v    reserve: T<lease> c(receipt) f h(redelivered) l(seconds in the queue) s t(lease left)
+//	mg q      look at the first ready message, take nothing; mg q v u shows its body
+//	mg q T60  touch what this connection reserved first; /id=receipt, /n=tag
+//	md q      ack: C<receipt>; with I give it back, T<delay>
+//	ma q      NF: a queue is no number
+//	me q      ME q ready=… reserved=… delayed=… dead=… age_ms=…
+//	mn        MN, the end of a pipeline
+//
+// The binary protocol has GET, SET, ADD, REPLACE, DELETE, INCREMENT, DECREMENT, APPEND, PREPEND, GAT, FLUSH and QUIT with their
+// quiet and key forms, TOUCH, NOOP, VERSION and STAT; anything else is status 0x0081, and the stream stays in step. CAS carries
+// the receipt: SET and REPLACE with one are cas, DELETE with one acks by it.
+//
+// Quiet gets take what is there. Only if all of them up to mn or NOOP missed does the pipeline wait, once and for all of them; any
+// other command in between ends it. One that is spelt alike again (meta: with k and without O) yields nothing more.
 //
 // Everything else is ERROR. An option that a verb doesn't take, or whose value is out of range, is CLIENT_ERROR, and nothing of
 // the line happens. A key is echoed exactly as it was sent.

@@ -59,3 +59,13 @@ const (
 	MaxGetLine = maxGetLine
 	MaxSwallow = maxSwallow
 )
+
+type MetaCommand = metaCommand
+
+// Parse parses a meta command's line behind its verb.
+func (m *metaCommand) Parse(verb string, line []byte) (refused bool) {
+	if verb == "ms" {
+		return m.parseSet(line) != faultNone
+	}
+	return m.parse(line, map[string]letters{"mg": getFlags, "md": deleteFlags, "ma": arithmeticFlags}[verb]) != faultNone
+}

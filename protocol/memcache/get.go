@@ -1,6 +1,7 @@
 package memcache
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -17,6 +18,7 @@ type getLine struct {
 	taken   int           // messages answered
 	done    keySet        // keys that had an effect: spelt alike again they yield nothing more
 	opened  keySet        // queues whose messages were given back for `open`
+	lasting bool          // opened outlives the line: it keeps copies
 }
 
 // get answers all keys of one line. They are all checked before anything is reserved; if none has a message, the line waits for
@@ -136,7 +138,11 @@ func (c *conn) prepare(g *getLine, k *queueKey) (done, ok bool) {
 	case k.options&optClose != 0:
 		return k.options&optOpen == 0, c.ended(c.session.Ack(k.name, storage.Pick{}))
 	case c.openMode(k) && !g.opened.has(k.name):
-		g.opened.add(k.name)
+		name := k.name
+		if g.lasting {
+			name = bytes.Clone(name)
+		}
+		g.opened.add(name)
 		c.session.GiveBack(k.name)
 	}
 	return false, true

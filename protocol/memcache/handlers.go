@@ -36,9 +36,8 @@ func (c *conn) execute() {
 		c.counts[httpClosed]++
 		c.srv.note(c.host(), "an HTTP client was disconnected", "peer", c.peer)
 		c.end(closeQuiet)
-	case verbMetaSet:
-		c.fault(faultUnknown)
-		c.end(closeLinger)
+	case verbMetaGet, verbMetaSet, verbMetaDelete, verbMetaArithmetic, verbNoop, verbMetaDebug:
+		c.meta(v)
 	default:
 		c.fault(faultUnknown)
 	}
@@ -52,6 +51,10 @@ func (c *conn) fault(f fault) {
 	}
 	if f != faultTooLarge {
 		c.counts[protocolErrors]++
+	}
+	if c.cmd.dialect == binaryDialect {
+		c.binaryFault(f)
+		return
 	}
 	c.refuse(f.reply())
 }
@@ -85,15 +88,19 @@ func (c *conn) store() {
 		return
 	}
 	if c.cmd.verb == verbCas {
-		c.replaceBody(body)
+		ok = c.replaceBody(body)
 	} else {
-		c.enqueue(body)
+		_, ok = c.enqueue(body)
+	}
+	if ok {
+		c.answer(replyStored)
 	}
 	c.staged += len(body)
 	c.releaseBody()
 }
 
-func (c *conn) enqueue(body []byte) {
+// enqueue stores the command's message and returns its id. false: the refusal is answered.
+func (c *conn) enqueue(body []byte) (id uint64, ok bool) {
 	k := &c.cmd.key
 	p := storage.PutRequest{
 		Body:     body,
@@ -112,33 +119,35 @@ func (c *conn) enqueue(body []byte) {
 	if k.options&optPriority != 0 {
 		p.Priority = k.priority
 	}
-	if _, err := c.session.Enqueue(k.name, p); err != nil {
+	id, err := c.session.Enqueue(k.name, p)
+	if err != nil {
 		c.storeError(err)
-		return
 	}
-	c.answer(replyStored)
+	return id, err == nil
 }
 
-func (c *conn) replaceBody(body []byte) {
+// replaceBody replaces the body of the message held under the command's receipt. false: the refusal is answered.
+func (c *conn) replaceBody(body []byte) bool {
 	if c.cmd.cas == 0 || c.cmd.cas > maxReceipt {
 		c.counts[casMisses]++
-		c.refuse(replyNotFound)
-		return
+		c.outcome(replyNotFound)
+		return false
 	}
 	err := c.session.ReplaceBody(c.cmd.key.name, c.cmd.cas, body, c.cmd.flags, expiry(c.cmd.exptime))
 	switch {
 	case err == nil:
 		c.counts[casHits]++
-		c.answer(replyStored)
+		return true
 	case errors.Is(err, storage.ErrReceiptOver):
 		c.counts[casBadval]++
-		c.refuse(replyExists)
+		c.outcome(replyExists)
 	case errors.Is(err, storage.ErrNotFound):
 		c.counts[casMisses]++
-		c.refuse(replyNotFound)
+		c.outcome(replyNotFound)
 	default:
 		c.storeError(err)
 	}
+	return false
 }
 
 func (c *conn) delete() {
@@ -146,6 +155,13 @@ func (c *conn) delete() {
 		c.fault(f)
 		return
 	}
+	if c.ack() {
+		c.answer(replyDeleted)
+	}
+}
+
+// ack ends the reservation that the command's key names: acks it, or gives it back with release=. false: the refusal is answered.
+func (c *conn) ack() bool {
 	k := &c.cmd.key
 	pick := storage.Pick{Receipt: k.receipt, Tag: k.tag}
 	var err error
@@ -157,10 +173,10 @@ func (c *conn) delete() {
 	if err != nil {
 		c.counts[deleteMisses]++
 		c.storeError(err)
-		return
+		return false
 	}
 	c.counts[deleteHits]++
-	c.answer(replyDeleted)
+	return true
 }
 
 func (c *conn) touch() {
@@ -173,15 +189,22 @@ func (c *conn) touch() {
 		c.fault(f)
 		return
 	}
+	if c.setLease(lease) {
+		c.answer(replyTouched)
+	}
+}
+
+// setLease gives the reservation that the command's key names a lease. false: the refusal is answered.
+func (c *conn) setLease(lease time.Duration) bool {
 	c.counts[cmdTouch]++
 	k := &c.cmd.key
 	if err := c.session.Touch(k.name, storage.Pick{Receipt: k.receipt, Tag: k.tag}, lease); err != nil {
 		c.counts[touchMisses]++
 		c.storeError(err)
-		return
+		return false
 	}
 	c.counts[touchHits]++
-	c.answer(replyTouched)
+	return true
 }
 
 // count answers incr and decr: a queue is no number.
@@ -250,15 +273,22 @@ func (c *conn) flushAll() {
 			return
 		}
 	}
+	if c.purgeAll() {
+		c.answer(replyOK)
+	}
+}
+
+// purgeAll purges every queue. false: the refusal is answered.
+func (c *conn) purgeAll() bool {
 	c.counts[cmdFlush]++
 	if !c.commit() {
-		return
+		return false
 	}
-	if _, err := c.srv.Store.PurgeAll(); err != nil {
+	_, err := c.srv.Store.PurgeAll()
+	if err != nil {
 		c.storeError(err)
-		return
 	}
-	c.answer(replyOK)
+	return err == nil
 }
 
 func (c *conn) flushQueue(key []byte) {

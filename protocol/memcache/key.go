@@ -34,6 +34,7 @@ const (
 	optDedup
 	optReceipt
 	optRelease
+	optKick
 )
 
 // The options that each family of verbs takes.
@@ -42,6 +43,8 @@ const (
 	setOptions    = optDelay | optPriority | optDedup
 	deleteOptions = optReceipt | optTag | optRelease
 	touchOptions  = optReceipt | optTag
+	oneOptions    = getOptions &^ optBatch // of gets that answer one message
+	lookOptions   = optWait | optPeek | optClose | optAbort
 )
 
 // queueKey is a key taken apart: NAME[/option[=value]]… Its slices point into the command line.
@@ -71,8 +74,17 @@ const (
 
 // parse takes raw apart. Options outside allowed are faults; plain takes the key as it is (-key-options=off). It allocates nothing.
 func (k *queueKey) parse(raw []byte, allowed optionSet, plain bool) keyFault {
+	if len(raw) > maxKey {
+		*k = queueKey{raw: raw, name: raw}
+		return keyMalformed
+	}
+	return k.parseLong(raw, allowed, plain)
+}
+
+// parseLong is parse without a limit of the length.
+func (k *queueKey) parseLong(raw []byte, allowed optionSet, plain bool) keyFault {
 	*k = queueKey{raw: raw, name: raw}
-	if len(raw) == 0 || len(raw) > maxKey {
+	if len(raw) == 0 {
 		return keyMalformed
 	}
 	slash := -1
@@ -144,7 +156,7 @@ func (k *queueKey) option(word []byte, allowed optionSet) bool {
 	case optDedup:
 		k.dedup = value
 		return len(value) > 0
-	case optOpen, optClose, optAbort, optPeek:
+	case optOpen, optClose, optAbort, optPeek, optKick:
 		return true
 	}
 	n, ok := parseUint(value)
@@ -162,6 +174,8 @@ func optionNamed(name []byte, valued bool) optionSet {
 			return optAbort
 		case "peek":
 			return optPeek
+		case "kick":
+			return optKick
 		}
 		return 0
 	}

@@ -22,8 +22,6 @@ const (
 	replyLine      = "CLIENT_ERROR line too long\r\n"
 	replyNoFlush   = "CLIENT_ERROR flush_all not allowed\r\n"
 	replyTooLarge  = "SERVER_ERROR object too large for cache\r\n"
-	replyNoMemory  = "SERVER_ERROR out of memory storing object\r\n"
-	replyDiskFull  = "SERVER_ERROR out of memory storing object (disk full)\r\n"
 	replyTooMany   = "SERVER_ERROR too many open connections\r\n"
 	replyStored    = "STORED\r\n"
 	replyNotStored = "NOT_STORED\r\n"
@@ -34,6 +32,14 @@ const (
 	replyOK        = "OK\r\n"
 	replyEnd       = "END\r\n"
 	replyReset     = "RESET\r\n"
+	replyNoop      = "MN\r\n"
+	replyOver      = "receipt over" // what each protocol says in its own words
+)
+
+// What is said of an enqueue that finds no room: clients know the words.
+const (
+	textNoMemory = "out of memory storing object"
+	textDiskFull = "out of memory storing object (disk full)"
 )
 
 // reply is the line for a fault.
@@ -51,6 +57,20 @@ func (f fault) reply() string {
 		return replyDelta
 	case faultTooLarge:
 		return replyTooLarge
+	case faultFlag:
+		return "CLIENT_ERROR invalid flag\r\n"
+	case faultTwice:
+		return "CLIENT_ERROR duplicate flag\r\n"
+	case faultToken:
+		return "CLIENT_ERROR bad token in command line format\r\n"
+	case faultMode:
+		return "CLIENT_ERROR invalid mode for ms M token\r\n"
+	case faultModeMA:
+		return "CLIENT_ERROR invalid mode for ma M token\r\n"
+	case faultOpaque:
+		return "CLIENT_ERROR opaque token too long\r\n"
+	case faultDecode:
+		return "CLIENT_ERROR error decoding key\r\n"
 	}
 	return replyFormat
 }
@@ -112,6 +132,27 @@ func (o *output) value(key []byte, flags uint32, body []byte, receipt int64) {
 	}
 	o.buf = append(b, '\r', '\n')
 	o.size += len(o.buf) - before
+}
+
+// begin returns what is collected, for a reply to be appended; finish takes it back.
+func (o *output) begin() []byte {
+	o.ready()
+	return o.buf
+}
+
+func (o *output) finish(b []byte) {
+	o.size += len(b) - len(o.buf)
+	o.buf = b
+}
+
+// body appends a message's body to the reply b, which the caller is making: a large one is sent from where it lies.
+func (o *output) body(b, body []byte) []byte {
+	if len(body) <= copyUpTo {
+		return append(b, body...)
+	}
+	o.bodies = append(o.bodies, sentBody{len(b), body})
+	o.size += len(body)
+	return b
 }
 
 // stat appends a STAT line.
@@ -260,7 +301,8 @@ func (c *conn) lost(err error) {
 		return
 	}
 	c.out.unsay()
-	c.out.text("SERVER_ERROR " + outcomeUnknown(err) + "\r\n")
+	c.cmd.noreply = false // others wait for their answer, too
+	c.serverError(statusInternal, outcomeUnknown(err))
 	c.end(closeLinger)
 	if err := c.flush(); err != nil {
 		c.end(closeNow)
@@ -308,16 +350,43 @@ func (c *conn) refuse(line string) {
 func (c *conn) storeError(err error) {
 	switch {
 	case errors.Is(err, storage.ErrNotStored):
-		c.refuse(replyNotStored)
+		c.outcome(replyNotStored)
+	case errors.Is(err, storage.ErrReceiptOver):
+		c.outcome(replyOver)
 	case errors.Is(err, storage.ErrNotFound):
-		c.refuse(replyNotFound)
+		c.outcome(replyNotFound)
 	case errors.Is(err, storage.ErrDiskFull):
-		c.refuse(replyDiskFull)
+		c.serverError(statusNoMemory, textDiskFull)
 	case errors.Is(err, storage.ErrNoMemory):
-		c.refuse(replyNoMemory)
+		c.serverError(statusNoMemory, textNoMemory)
 	case errors.Is(err, storage.ErrUnknownOutcome):
 		c.lost(err)
 	default:
-		c.refuse("SERVER_ERROR " + oneLine(err) + "\r\n")
+		c.serverError(statusInternal, oneLine(err))
 	}
+}
+
+// outcome answers that an ordinary command had no effect, in the client's protocol: one of replyNotStored, replyNotFound and
+// replyOver, which classic text has no word for.
+func (c *conn) outcome(line string) {
+	switch c.cmd.dialect {
+	case metaDialect:
+		c.metaOutcome(line)
+	case binaryDialect:
+		c.binaryOutcome(line)
+	default:
+		if line == replyOver {
+			line = replyNotFound
+		}
+		c.refuse(line)
+	}
+}
+
+// serverError answers that the server can't do it now, in the client's protocol.
+func (c *conn) serverError(s status, text string) {
+	if c.cmd.dialect == binaryDialect {
+		c.binaryRefuse(s, text)
+		return
+	}
+	c.refuse("SERVER_ERROR " + text + "\r\n")
 }

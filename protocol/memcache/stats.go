@@ -151,13 +151,30 @@ func (c *conn) stats() {
 		for i := range c.srv.totals {
 			c.srv.totals[i].Store(0)
 		}
-		c.out.text(replyReset)
+		c.endStats(replyReset)
 		return
 	}
-	c.out.text(replyEnd)
+	c.endStats(replyEnd)
 }
 
-func (c *conn) statInt(name string, n int64) { c.out.stat(name, strconv.FormatInt(n, 10)) }
+// stat answers one statistic, in the client's protocol.
+func (c *conn) stat(name, value string) {
+	if c.cmd.dialect == binaryDialect {
+		c.respond(statusOK, nil, []byte(name), []byte(value), 0)
+		return
+	}
+	c.out.stat(name, value)
+}
+
+func (c *conn) endStats(line string) {
+	if c.cmd.dialect == binaryDialect {
+		c.respond(statusOK, nil, nil, nil, 0)
+		return
+	}
+	c.out.text(line)
+}
+
+func (c *conn) statInt(name string, n int64) { c.stat(name, strconv.FormatInt(n, 10)) }
 
 func (c *conn) generalStats() {
 	s := c.srv
@@ -165,8 +182,8 @@ func (c *conn) generalStats() {
 	c.statInt("pid", int64(os.Getpid()))
 	c.statInt("uptime", int64(now.Sub(s.started)/time.Second))
 	c.statInt("time", now.Unix())
-	c.out.stat("version", s.version)
-	c.out.stat("product", "qserver")
+	c.stat("version", s.version)
+	c.stat("product", "qserver")
 	c.statInt("pointer_size", strconv.IntSize)
 	c.statInt("max_connections", int64(s.maxConns()))
 	c.statInt("curr_connections", s.open.Load())
@@ -175,7 +192,7 @@ func (c *conn) generalStats() {
 	c.statInt("stalled_closed", s.stalledClosed.Load())
 	c.statInt("panics", s.panics.Load())
 	for i, name := range counterNames {
-		c.out.stat(name, strconv.FormatUint(s.totals[i].Load(), 10))
+		c.stat(name, strconv.FormatUint(s.totals[i].Load(), 10))
 	}
 	c.statInt("threads", s.cores)
 	c.statInt("goroutines", int64(runtime.NumGoroutine()))
@@ -183,7 +200,7 @@ func (c *conn) generalStats() {
 	c.statInt("evictions", 0)
 	c.storeStats(s.Store.Stats())
 	if s.ExtraStats != nil {
-		s.ExtraStats(c.out.stat)
+		s.ExtraStats(c.stat)
 	}
 }
 
@@ -235,12 +252,12 @@ func (c *conn) settingStats() {
 	c.statInt("body_memory", s.bodyMemory())
 	c.statInt("wait_ms", int64(s.Wait/time.Millisecond))
 	c.statInt("idle_timeout", int64(s.IdleTimeout/time.Second))
-	c.out.stat("get", mode)
-	c.out.stat("key_options", onOff(!s.NoKeyOptions))
-	c.out.stat("flush_enabled", onOff(s.AllowFlushAll))
-	c.out.stat("evictions", "off")
-	c.out.stat("cas_enabled", "yes")
-	c.out.stat("binding_protocol", "ascii")
+	c.stat("get", mode)
+	c.stat("key_options", onOff(!s.NoKeyOptions))
+	c.stat("flush_enabled", onOff(s.AllowFlushAll))
+	c.stat("evictions", "off")
+	c.stat("cas_enabled", "yes")
+	c.stat("binding_protocol", "auto-negotiate")
 }
 
 // queueStats lists every queue, a part at a time. false: the connection ends.

@@ -13,10 +13,6 @@ import (
 // What arrives behind the waiting get is kept. A peer that hangs up is noticed at once and gets no message. false: the
 // connection ends, or the line is answered.
 func (c *conn) wait(g *getLine, d time.Duration, reserving int) bool {
-	if !c.settle() {
-		return false
-	}
-	c.counts[waits]++
 	g.keys = append([]byte(nil), g.keys...) // the input buffer moves while we wait
 	g.done, g.opened, g.waited = keySet{}, keySet{}, true
 	queues := make([][]byte, 0, reserving)
@@ -27,6 +23,21 @@ func (c *conn) wait(g *getLine, d time.Duration, reserving int) bool {
 			options = append(options, c.reserveOptions(&c.cmd.key, g.lease))
 		}
 	}
+	i, delivery, ok := c.await(queues, options, d, func() { c.out.text(replyEnd) })
+	if !ok {
+		return false
+	}
+	return i < 0 || c.takeAll(g, i, delivery)
+}
+
+// await parks the connection until one of the queues has a message, and says which: i is below 0 if none has one in time. A peer
+// that stops sending meanwhile is told that it missed, in case it still listens. false: the connection ends, or the error is
+// answered.
+func (c *conn) await(queues [][]byte, options []storage.ReserveOptions, d time.Duration, missed func()) (i int, delivery storage.Delivery, ok bool) {
+	if !c.settle() {
+		return -1, delivery, false
+	}
+	c.counts[waits]++
 	if c.wake == nil {
 		c.woken = make(chan struct{}, 1)
 		c.wake = func() {
@@ -40,19 +51,19 @@ func (c *conn) wait(g *getLine, d time.Duration, reserving int) bool {
 	limit := c.deadline
 	c.setDeadline(time.Now().Add(d))
 	w := c.session.Wait(queues, options, c.wake)
-	if !c.waitInput(w) {
-		return false
+	if !c.waitInput(w, missed) {
+		return -1, delivery, false
 	}
-	i, delivery, ok, err := w.Take()
+	i, delivery, found, err := w.Take()
 	c.setDeadline(limit)
-	if err != nil || !ok {
-		return c.getFailed(err)
+	if err != nil || !found {
+		return -1, delivery, c.getFailed(err)
 	}
-	return c.takeAll(g, i, delivery)
+	return i, delivery, true
 }
 
 // waitInput keeps what arrives until the waiter is done or its time is over. false: the peer is gone.
-func (c *conn) waitInput(w *storage.Waiter) bool {
+func (c *conn) waitInput(w *storage.Waiter, missed func()) bool {
 	c.waiting = true
 	defer func() { c.waiting = false }()
 	for !w.Done() && !c.timeUp() && !c.srv.stopping.Load() {
@@ -68,7 +79,7 @@ func (c *conn) waitInput(w *storage.Waiter) bool {
 			}
 		default:
 			c.session.Close() // before anything is said: it must not get a message any more
-			c.out.text(replyEnd)
+			missed()
 			c.flush()
 			c.end(closeNow)
 			return false
