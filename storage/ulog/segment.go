@@ -31,6 +31,7 @@ const (
 var (
 	errHeader  = errors.New("segment header is damaged")
 	errNoBegin = errors.New("segment has no header yet")
+	errInPlace = errors.New("the new file is in place already")
 )
 
 // segmentHeader is the decoded first block of a segment.
@@ -222,7 +223,7 @@ func (s *segment) launch(fs FS, dir string, b []byte) error {
 		return discardTemp(fs, path, f, fmt.Errorf("rename segment: %w", err))
 	}
 	if err := fs.SyncDir(dir); err != nil {
-		return errors.Join(fmt.Errorf("sync folder: %w", err), f.Close())
+		return errors.Join(fmt.Errorf("sync folder: %w", err), errInPlace, f.Close())
 	}
 	return nil
 }

@@ -38,7 +38,8 @@ func (r *recovery) finish(end ending) error {
 		}
 	}
 	current, err := r.settle(&kept, spare, end)
-	if errors.Is(err, syscall.ENOSPC) && len(kept) > 0 {
+	// Once a new file is in the place of the last segment's, that one must not be written any more: nobody would find it.
+	if errors.Is(err, syscall.ENOSPC) && !errors.Is(err, errInPlace) && len(kept) > 0 {
 		current, err = r.resume(&kept, end.offset)
 	}
 	if err != nil {
@@ -163,7 +164,7 @@ func (r *recovery) rewrite(s *segment, offset int64) (*segment, error) {
 	n.base, n.begun, n.end = s.base, s.begun, offset
 	r.open = append(r.open, n)
 	if err := r.close(s); err != nil {
-		return nil, fmt.Errorf("close segment: %w", err)
+		return nil, errors.Join(fmt.Errorf("close segment: %w", err), errInPlace)
 	}
 	return n, nil
 }
