@@ -29,7 +29,7 @@ func (s *Store) makeRoom(n int) error {
 	}
 	s.prepare()
 	if s.full.Load() {
-		return ErrDiskFull
+		return s.Writable() // ErrDiskFull, or a better reason
 	}
 	return nil
 }

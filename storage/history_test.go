@@ -130,9 +130,13 @@ func (h *history) lastSynced(n int) int {
 	return n
 }
 
+func totalsOf(st storage.QueueStats) totals {
+	return totals{st.TotalItems, st.TotalAcked, st.TotalPurged, st.Items, st.Bytes}
+}
+
 // match finds a state that the found messages and totals are, among those behind the events from, …, len(events).
 func (h *history) match(from int, live []message, st storage.QueueStats) (n int, err error) {
-	got := totals{st.TotalItems, st.TotalAcked, st.TotalPurged, st.Items, st.Bytes}
+	got := totalsOf(st)
 	var digest uint64
 	for i := range live {
 		digest += live[i].hash()

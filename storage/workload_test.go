@@ -14,6 +14,20 @@ func (w *crashWorld) live(n int) {
 	for range n {
 		w.step()
 		w.note(w.fs.Len())
+		w.wantHistory()
+	}
+}
+
+// wantHistory compares the store's counts with the history.
+func (w *crashWorld) wantHistory() {
+	w.t.Helper()
+	st := w.s.Stats()
+	if err := countsError(w.s); err != nil {
+		w.fatal("%v", err)
+	}
+	got, want := totalsOf(st.QueueStats), w.h.events[w.h.upTo(st.LSN)-1].totals
+	if got != want {
+		w.fatal("at LSN %d: got %+v, want %+v", st.LSN, got, want)
 	}
 }
 
@@ -39,15 +53,14 @@ func (w *crashWorld) step() {
 		w.must(storage.KeepTime(w.s))
 	case k == 35:
 		q := w.queue()
-		st, ok := w.s.Queue([]byte(q))
+		_, ok := w.s.Queue([]byte(q))
 		before := storage.Staged(w.s)
 		_, err := w.s.Purge([]byte(q))
-		w.must(err)
-		if lsn := storage.Staged(w.s); ok && lsn > before {
+		if ok && storage.Staged(w.s) > before {
 			w.h.purge(before+1, q)
-			_ = st
+			w.forgetHeld(q)
 		}
-		w.forgetHeld(q)
+		w.must(err)
 	default:
 		w.must(c.Commit())
 	}
@@ -163,21 +176,19 @@ func (w *crashWorld) forgetHeld(q string) {
 func (w *crashWorld) stride() {
 	w.t.Helper()
 	before, advanced := storage.Advances(w.s), -1
-	w.fs.Inject(func(o faultfs.Op) error {
+	w.watch = func(o faultfs.Op) {
 		if advanced < 0 && storage.Advances(w.s) > before {
 			advanced = o.N
 		}
-		return nil
-	})
+	}
 	err := storage.Stride(w.s)
-	w.fs.Inject(nil)
+	w.watch = nil
+	if storage.Advances(w.s) > before {
+		if advanced < 0 {
+			advanced = w.fs.Len()
+		}
+		w.snapshot()
+		w.note(advanced)
+	}
 	w.must(err)
-	if storage.Advances(w.s) == before {
-		return
-	}
-	if advanced < 0 {
-		advanced = w.fs.Len()
-	}
-	w.snapshot()
-	w.note(advanced)
 }
