@@ -48,8 +48,13 @@ func (s *Store) commit(f *follower) error {
 	if s.applied.Load() >= f.lsn {
 		return nil
 	}
+	// Those who are about to stage get the chance to, or to write this record with theirs: one write for all costs less
+	// than one for each.
+	runtime.Gosched()
+	if s.applied.Load() >= f.lsn {
+		return nil
+	}
 	s.mu.Lock()
-	yielded := false
 	for s.applied.Load() < f.lsn {
 		if s.err != nil {
 			err := s.err
@@ -60,13 +65,6 @@ func (s *Store) commit(f *follower) error {
 			s.followers = append(s.followers, f)
 			s.mu.Unlock()
 			<-f.wake
-			s.mu.Lock()
-			continue
-		}
-		if !yielded { // those who are about to stage get the chance to: one write for all costs less than one for each
-			yielded = true
-			s.mu.Unlock()
-			runtime.Gosched()
 			s.mu.Lock()
 			continue
 		}

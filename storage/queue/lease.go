@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Reservation is one delivery that is held: a place in its holder's list. Without a lease it lives with its
 // holder; with one it belongs to its receipt.
@@ -90,14 +93,12 @@ func (r *Reservation) leave() {
 	}
 	r.holder = nil
 	l := h.list(r.queue)
-	for i, o := range l.items {
-		if o != r {
-			continue
-		}
-		copy(l.items[i:], l.items[i+1:])
-		l.items[len(l.items)-1] = nil
-		l.items = l.items[:len(l.items)-1]
-		break
+	i := slices.Index(l.items, r)
+	if i == 0 && len(l.items) > 1 { // the usual end of a long list
+		l.items[0] = nil
+		l.items = l.items[1:]
+	} else {
+		l.items = slices.Delete(l.items, i, i+1)
 	}
 	if len(l.items) == 0 && len(h.lists) > 8 {
 		*l = h.lists[len(h.lists)-1]
