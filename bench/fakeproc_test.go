@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,20 +22,30 @@ import (
 const actAsServer = "BENCH_TEST_ACTS_AS_SERVER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(actAsServer) == "" {
+	var err error
+	switch {
+	case isWorker(os.Args[1:]): // of the scenario jobs
+		err = workerMain(context.Background(), os.Args[1:])
+	case os.Getenv(actAsServer) == "":
 		os.Exit(m.Run())
+	default:
+		err = fakeCommand(os.Args[1:])
 	}
-	if err := fakeCommand(os.Args[1:]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 func fakeCommand(args []string) error {
+	if len(args) == 2 && args[0] == "defrag" {
+		return nil
+	}
 	fs := flag.NewFlagSet("fake", flag.ContinueOnError)
 	listen, admin, data := fs.String("listen", "", ""), fs.String("admin", "", ""), fs.String("data", "", "")
 	fs.String("sync", "", "")
 	fs.String("memory", "", "")
+	fs.Bool("pprof", false, "")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -87,7 +98,7 @@ func (f *fakeQueue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch r.URL.Path {
-	case "/readyz", "/rpc/synchronize":
+	case "/readyz", "/rpc/synchronize", "/debug/pprof/profile":
 	case "/api/v1/status":
 		fmt.Fprintf(w, `{"log":{"lsn":%d},"tree":{"lsn":0}}`, f.stored)
 	case "/api/v1/queues":
@@ -119,6 +130,13 @@ func TestWatchedScenarios(t *testing.T) {
 		{[]string{"queues", "-n", "200", "-connections", "3"}, []string{"stats queues", "one message each", "start after kill -9", "all taken"}},
 		{[]string{"backlog", "-n", "2000", "-turns", "2", "-settle", "100ms"},
 			[]string{"filled", "start after SIGTERM", "got at the head", "drained", "by payload bytes", "folder last changed"}},
+		{[]string{"blog", "-n", "200", "-turns", "1", "-backlog", "500"}, []string{"a backlog of 500 messages", "774.0 MiB", "qserver/never"}},
+		{[]string{"idle", "-n", "30", "-queues", "7", "-seconds", "0.05", "-warmup", "0"}, []string{"30 idle", "30 waiting", "under 80 MB"}},
+		{[]string{"payload", "-rows", "300", "-turns", "1", "-rest", "1ms"}, []string{"qserver/never", "path of a file"}},
+		{[]string{"jobs", "-kinds", "io,cpu", "-cost", "4", "-delay", "2ms", "-ramp", "60", "-most", "60", "-seconds", "0.4", "-frame", "200ms", "-warmup", "0.02",
+			"-processes", "1", "-threads", "1,2", "-svg", t.TempDir()}, []string{"Sidekiq alone", "highest rate passed", "1/"}},
+		{[]string{"ab", "-seconds", "0.3", "-warmup", "0.02", "-turns", "2", "-rate", "800", "-workers", "3", "-queues", "4", "-b", "-memory 1MiB", "-profile", filepath.Join(t.TempDir(), "pgo")},
+			[]string{"A: as it is; B: -memory 1MiB", "close/open", "RSS at the end"}},
 	} {
 		t.Run(tt.args[0], func(t *testing.T) {
 			var out, errs bytes.Buffer

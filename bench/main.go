@@ -4,9 +4,10 @@
 //	go run ./bench [scenario] [flags]
 //	go run ./bench -list
 //
-// README.md in this folder has the method and the figures. The layout: one file a scenario; package client the
-// protocols; server.go and process.go start and watch what is measured; load.go, pace.go and ledger.go make the
-// load and check it; report.go is the one writer of results.
+// README.md in this folder has the method and the figures. The layout: a scenario has a file of its name, and one or two
+// beside it; package client has the protocols; server.go, peers.go and process.go start and watch what is measured;
+// lane.go, load.go, feed.go, pace and ledger.go make the load and check it; compare.go takes ratios; report.go and
+// plot.go are the writers of results, all.go runs everything.
 package main
 
 import (
@@ -51,9 +52,12 @@ type scenario struct {
 	prepare func(fs *flag.FlagSet) func(ctx context.Context, e *env, r *report) error
 }
 
-// scenarios returns all of them in the order in which they are listed and reported.
+// scenarios returns all of them in the order in which they are listed.
 func scenarios() []scenario {
-	return []scenario{blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), backlogScenario(), queuesScenario(), idleScenario(), growScenario(), claimScenario(), jobsScenario(), payloadScenario(), abScenario()}
+	return []scenario{
+		blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), jobsScenario(), claimScenario(), payloadScenario(),
+		abScenario(), growScenario(), backlogScenario(), queuesScenario(), idleScenario(),
+	}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -96,7 +100,7 @@ func list(w io.Writer, all []scenario, long bool) {
 		for _, s := range all {
 			fmt.Fprintf(tw, "  %s\t%s\n", s.name, s.title)
 		}
-		fmt.Fprintf(tw, "  report\tall of them, one after the other\n")
+		fmt.Fprintf(tw, "  report\tall of them, one after the other, as README.md has them\n")
 		tw.Flush()
 		fmt.Fprintln(w, "\n-list explains each; SCENARIO -help has its flags.")
 		return
@@ -108,7 +112,10 @@ func list(w io.Writer, all []scenario, long bool) {
 		}
 		fmt.Fprintf(w, "    default: -servers %s -seconds %g -turns %d\n\n", s.servers, s.seconds, s.turns)
 	}
-	fmt.Fprintln(w, "report: all of them, one after the other, with their defaults and the flags given to all")
+	fmt.Fprintln(w, "report: the sections of README.md, one after the other (-only NAME,...: some), with the flags given to all:")
+	for _, run := range reportRuns {
+		fmt.Fprintf(w, "    %s\n", run)
+	}
 }
 
 // runOne runs a scenario and prints its report. What was measured is printed also when it ended with an error.
@@ -147,14 +154,4 @@ func runOne(ctx context.Context, s scenario, args []string, stdout, stderr io.Wr
 		err = r.replaceIn(e.markdown)
 	}
 	return err
-}
-
-// runAll runs every scenario with the same flags; those that only some of them have are refused by the others.
-func runAll(ctx context.Context, all []scenario, args []string, stdout, stderr io.Writer) error {
-	for _, s := range all {
-		if err := runOne(ctx, s, args, stdout, stderr); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-	}
-	return nil
 }

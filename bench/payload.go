@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -87,6 +88,7 @@ func runPayload(ctx context.Context, e *env, r *report, rows int, rest time.Dura
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // the rows, and what encoding them took
 	t := r.table(fmt.Sprintf("%s rows: encoding, and the same bytes to a program that only reads them", count(rows)),
 		"encoding", "bytes", "encoded in", "on the wire", "delayed_job, as published")
 	published := map[string]any{"JSON": span(220 * time.Millisecond), "YAML": span(33 * time.Second)}

@@ -12,7 +12,9 @@ var short = map[string][]string{
 	"blog":    {"-n", "300", "-turns", "2"},
 	"scale":   {"-connections", "2", "-turns", "1", "-seconds", "0.06", "-warmup", "0.01"},
 	"noreply": {"-n", "2000", "-turns", "2"},
-	"flow":    {"-producers", "3", "-consumers", "2", "-turns", "1", "-seconds", "0.15", "-warmup", "0.02", "-wait", "30ms", "-rates", "800,10%"},
+	"flow":    {"-producers", "3", "-consumers", "2", "-turns", "1", "-seconds", "0.15", "-warmup", "0.02", "-wait", "30ms", "-rates", "800,10%", "-many", "8", "-many-rate", "300"},
+	"claim":   {"-job", "3ms", "-poll", "2ms", "-rates", "600", "-headroom", "1.5", "-crowd", "2", "-seconds", "0.15", "-warmup", "0.02"},
+	"grow":    {"-backlog", "10,150", "-queues", "1,20", "-connections", "1,10", "-held", "60", "-workers", "2", "-turns", "1", "-seconds", "0.04", "-warmup", "0.01"},
 }
 
 func bench(t *testing.T, scenario string, deliver func(int64, []byte) ([]byte, int), args ...string) (string, error) {
@@ -35,7 +37,10 @@ func TestScenarios(t *testing.T) {
 		{"scale, one queue", "scale", []string{"-shared"}, []string{"one queue", "get+delete 200 2 fake", "close/open"}},
 		{"noreply", "noreply", nil, []string{"2,000 messages on one connection", "get+delete, pipelined"}},
 		{"flow", "flow", nil, []string{"messages a second through", "end to end", "set answered", "p99.9"}},
-		{"flow by close/open", "flow", []string{"-take", "close/open"}, []string{"(close/open)", "end to end"}},
+		{"claim", "claim", nil, []string{"2,000", "workers needed", "600 1.8 3 wait", "600 1.8 4 poll", "600 1.8 4 batch"}},
+		{"grow", "grow", nil, []string{"fake 150", "queues with a message each", "fake 20", "connections, used in turn", "one that is held", "0.85 at least"}},
+		{"payload", "payload", []string{"-rows", "200", "-turns", "2", "-rest", "1ms"}, []string{"fake JSON", "fake YAML", "JSON in a YAML string", "33.00 s"}},
+		{"flow by close/open", "flow", []string{"-take", "close/open"}, []string{"(close/open)", "end to end", "8 consumers (close/open) on as many queues"}},
 		{"flow, get that does not wait", "flow", []string{"-take", "plain"}, []string{"(plain)", "end to end"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,6 +128,15 @@ func TestRunRefuses(t *testing.T) {
 		{"flow", "-rates", "fast"},
 		{"backlog", "-memory", "lots"},
 		{"queues", "-n", "-1"},
+		{"idle", "-queues", "0"},
+		{"grow", "-axes", "height"},
+		{"claim", "-modes", "guess"},
+		{"claim", "-rates", "-1"},
+		{"jobs", "-kinds", "none"},
+		{"jobs", "-frame", "2m"},
+		{"payload", "-rows", "0"},
+		{"ab", "-rate", "0"},
+		{"report", "-only", "blog,nonsense"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), append(args, "-idle-check", "0"), &out, &out); err == nil {
