@@ -46,6 +46,7 @@ const (
 type command struct {
 	verb    verb
 	dialect dialect
+	upper   bool   // its verb was not in lower case, as Kestrel's clients send some
 	args    []byte // what follows the verb
 	noreply bool
 	key     queueKey
@@ -58,7 +59,11 @@ type command struct {
 // parse takes the verb off line and fills in what all commands share. It allocates nothing.
 func (c *command) parse(line []byte) {
 	word, rest := token(line)
-	*c = command{verb: verbOf(word), args: rest}
+	*c = command{verb: lowerVerb(word), args: rest}
+	if c.verb == verbUnknown {
+		c.verb = verbOf(word)
+		c.upper = c.verb != verbUnknown
+	}
 	if c.verb == verbUnknown || c.verb == verbGet || c.verb == verbDelete {
 		if isHTTP(word, rest) {
 			c.verb = verbHTTP

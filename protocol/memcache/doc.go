@@ -17,7 +17,8 @@
 //	                      /id=receipt  /n=tag  /release=s
 //	touch               give it a lease from now on
 //	                      /id=receipt  /n=tag
-//	stats               memcached's numbers; stats items, settings, queues, reset
+//	stats               memcached's numbers; stats items, settings, queues, reset; STATS has the queues, too
+//	dump_stats          the queues' numbers, as Kestrel lists them
 //	version, verbosity, quit, flush_all, flush
 //	incr, decr          NOT_FOUND: a queue is no number
 //	append, prepend     NOT_STORED

@@ -24,6 +24,8 @@ func (c *conn) execute() {
 		c.count()
 	case verbStats:
 		c.stats()
+	case verbDumpStats:
+		c.dumpStats()
 	case verbVersion:
 		c.out.text("VERSION " + c.srv.version + "\r\n")
 	case verbVerbosity:

@@ -139,6 +139,9 @@ func (c *conn) stats() {
 	switch string(word) {
 	case "":
 		c.generalStats()
+		if c.cmd.upper && !c.queueStats() { // Kestrel's clients look for their queues here
+			return
+		}
 	case "items":
 		c.itemStats()
 	case "settings":
@@ -258,42 +261,4 @@ func (c *conn) settingStats() {
 	c.stat("evictions", "off")
 	c.stat("cas_enabled", "yes")
 	c.stat("binding_protocol", "auto-negotiate")
-}
-
-// queueStats lists every queue, a part at a time. false: the connection ends.
-func (c *conn) queueStats() bool {
-	const part = 100
-	for after := ""; ; {
-		queues := c.srv.Store.Queues(after, part)
-		for i := range queues {
-			c.oneQueue(&queues[i])
-		}
-		if len(queues) < part {
-			return true
-		}
-		after = queues[len(queues)-1].Name
-		if c.out.size >= flushAt && !c.settle() {
-			return false
-		}
-	}
-}
-
-func (c *conn) oneQueue(q *storage.QueueStats) {
-	prefix := "queue_" + q.Name + "_"
-	c.statInt(prefix+"items", q.Items)
-	c.statInt(prefix+"ready", q.Ready)
-	c.statInt(prefix+"reserved", q.Reserved)
-	c.statInt(prefix+"delayed", q.Delayed)
-	c.statInt(prefix+"dead", q.Dead)
-	c.statInt(prefix+"bytes", q.Bytes)
-	c.statInt(prefix+"age", int64(q.Age/time.Second))
-	c.statInt(prefix+"age_msec", int64(q.Age/time.Millisecond))
-	c.statInt(prefix+"waiters", q.Waiters)
-	c.statInt(prefix+"total_items", q.TotalItems)
-	c.statInt(prefix+"total_acked", q.TotalAcked)
-	c.statInt(prefix+"total_purged", q.TotalPurged)
-	c.statInt(prefix+"expired_items", q.TotalExpired)
-	c.statInt(prefix+"canceled_transactions", q.Returned)
-	c.statInt(prefix+"open_transactions", q.Reserved)
-	c.statInt(prefix+"get_misses", q.GetMisses)
 }

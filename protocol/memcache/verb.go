@@ -21,6 +21,7 @@ const (
 	verbIncr
 	verbDecr
 	verbStats
+	verbDumpStats
 	verbVersion
 	verbVerbosity
 	verbFlushAll
@@ -87,6 +88,8 @@ func lowerVerb(word []byte) verb {
 		return verbDecr
 	case "stats":
 		return verbStats
+	case "dump_stats":
+		return verbDumpStats
 	case "version":
 		return verbVersion
 	case "verbosity":
