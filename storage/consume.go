@@ -139,14 +139,19 @@ func (s *Store) sourceLocked(m *queue.Message) source {
 	return src
 }
 
-// loadTries is how often a body is looked for: the checkpoint may move it from the log to the tree, or within the tree.
-const loadTries = 8
+// loadTries is how often a body is looked for: the checkpoint may move it from the log to the tree, or within the tree. The last
+// time the checkpoint stands still.
+const loadTries = 4
 
 // load reads d's body where memory has it not. ok is false when the message is gone, or with an error.
 func (s *Store) load(d *Delivery, m *queue.Message, src source) (ok bool, err error) {
-	for range loadTries {
+	for try := range loadTries {
 		if d.Body, err = s.read(src); err == nil {
 			return true, nil
+		}
+		if try == loadTries-2 {
+			s.strides.Lock()
+			defer s.strides.Unlock()
 		}
 		s.mu.Lock()
 		live, body := m.Live(), m.Body

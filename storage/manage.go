@@ -74,7 +74,7 @@ func (s *Store) Stats() Stats {
 	sum := s.ix.Summary()
 	st := Stats{QueueStats: queueStats("", sum.Counts, time.Now().UnixMilli()), Queues: int64(sum.Queues), Sessions: s.sessions,
 		LSN: s.applied.Load(), Synced: synced, TreeLSN: s.treeLSN, TreeBytes: file, TreeUsed: used, LogBytes: logBytes,
-		MemoryBytes: s.ix.Bytes(), MemoryLimit: s.opts.Memory, LeasesLapsed: sum.Lapsed, HeldLimit: s.heldLimit,
+		MemoryBytes: s.ix.Bytes(), MemoryLimit: s.opts.Memory, Returned: sum.Returned, LeasesLapsed: sum.Lapsed, HeldLimit: s.heldLimit,
 		Syncs: s.syncs.Load(), Checkpoints: s.checkpoints.Load(), Path: s.dir, StartedAt: s.start}
 	if s.actor != nil {
 		st.Sessions-- // the store's own
