@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 	case isWorker(os.Args[1:]): // of the scenario jobs
 		err = workerMain(context.Background(), os.Args[1:])
 	case os.Getenv(actAsServer) == "":
+		os.Setenv(actAsServer, "1")              // for the processes that tests start
+		os.Setenv("GORACE", "atexit_sleep_ms=0") // else each of them takes a second to end
 		os.Exit(m.Run())
 	default:
 		err = fakeCommand(os.Args[1:])
@@ -121,8 +123,6 @@ func TestWatchedScenarios(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("memory figures need /proc")
 	}
-	t.Setenv(actAsServer, "1")
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else each server takes a second to end
 	for _, tt := range []struct {
 		args []string
 		want []string
@@ -139,6 +139,7 @@ func TestWatchedScenarios(t *testing.T) {
 			[]string{"A: as it is; B: -memory 1MiB", "close/open", "RSS at the end"}},
 	} {
 		t.Run(tt.args[0], func(t *testing.T) {
+			t.Parallel()
 			var out, errs bytes.Buffer
 			args := append(tt.args, "-server", os.Args[0], "-servers", "qserver/never", "-dir", t.TempDir(), "-idle-check", "0")
 			if err := run(t.Context(), args, &out, &errs); err != nil {

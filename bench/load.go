@@ -22,6 +22,9 @@ type job func(worker int, done *tally, stop *atomic.Bool) error
 // minWindow is the shortest window from which a rate is taken.
 const minWindow = 20 * time.Millisecond
 
+// errShort says that there was less to do than a rate can be taken of.
+var errShort = errors.New("too short a window for a rate")
+
 // closedLoop runs a job in n workers and returns the operations a second of all in a window that begins warm after
 // the start. The window ends after its length or as soon as one worker returns, since from then on fewer work; then
 // stop is set and closedLoop waits for the others. Nothing is in the measured path but the workers' own tallies.
@@ -64,7 +67,7 @@ func closedLoop(ctx context.Context, n int, warm, window time.Duration, work job
 		return 0, err
 	}
 	if took < min(window, minWindow) {
-		return 0, fmt.Errorf("all was done after %s: too short a window for a rate", took.Round(time.Millisecond))
+		return 0, fmt.Errorf("all was done after %s: %w", took.Round(time.Millisecond), errShort)
 	}
 	return float64(done) / took.Seconds(), nil
 }

@@ -34,8 +34,9 @@ size and number of connections; ratios are taken turn by turn between servers th
 and printed as their median with the lowest and highest. A queue server has a queue for each connection (-shared: one
 for all). memcached overwrites one key a connection with its sets, which is its best case; for get+delete it is given,
 untimed, messages under a key each, as many as a queue would hold. Servers that take faster than they store are given
-more, untimed too. close/open: ack and take the next in one round trip. noreply: a stream, fenced by a version command
-each mebibyte. meta: batches of -depth quiet ms, then of mg+md pairs, each ended by mn. append is no server but a loop
+more, untimed too. close/open: ack and take the next in one round trip. noreply: streams, each fenced by a version command
+every mebibyte (with more than 8 connections more often). meta: batches of -depth quiet ms, then of mg+md pairs, each
+ended by mn. append is no server but a loop
 of write and fdatasync, for sets of one connection. What is left after a window is drained, and every message is
 received once with its bytes, in order where a connection has its own queue. The whole of what this project is
 measured by: -connections 1,8,64,512 -sizes 200,4096,65536 -ops all.`,
@@ -122,6 +123,9 @@ func runScale(ctx context.Context, e *env, r *report, o scaleOptions) error {
 					found[op][which] = append(found[op][which], perSecond)
 				}
 				noMeta[which] = c.noMeta
+				for _, note := range c.notes {
+					r.note("%s", note)
+				}
 				return err
 			})
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ type scaleCell struct {
 	msg    *message
 	got    map[string]rate // by operation
 	noMeta bool            // the server does not know meta commands
+	notes  []string
 
 	n     int
 	lanes []*lane
@@ -43,7 +45,10 @@ func (c *scaleCell) run(ctx context.Context, n int) error {
 		return err
 	}
 	for _, op := range c.ops {
-		if err := c.measure(ctx, op); err != nil {
+		switch err := c.measure(ctx, op); {
+		case errors.Is(err, errShort): // which what was stored is none the worse for
+			c.notes = append(c.notes, fmt.Sprintf("%s, %s by %d connections, %d bytes: left out, %v", c.server.name, op, n, len(c.msg.body), err))
+		case err != nil:
 			return fmt.Errorf("%s: %w", op, err)
 		}
 	}
@@ -113,7 +118,9 @@ func (c *scaleCell) measure(ctx context.Context, op string) (err error) {
 
 func (c *scaleCell) loop(ctx context.Context, op string, warm time.Duration, work job) error {
 	perSecond, err := closedLoop(ctx, c.n, warm, c.e.window(), work)
-	c.got[op] = rate(perSecond)
+	if err == nil {
+		c.got[op] = rate(perSecond)
+	}
 	return err
 }
 
@@ -133,13 +140,58 @@ func (c *scaleCell) stores(ctx context.Context, op string, work job) error {
 // takes measures what takes messages, of which it sees to it first that there are enough, stored as the operation
 // `by` stores them.
 func (c *scaleCell) takes(ctx context.Context, op, by string, work job) error {
-	enough := c.enough(by)
-	if err := c.topUp(enough); err != nil {
-		return fmt.Errorf("top up: %w", err)
+	most := c.enough(by)
+	enough := most
+	if by == opSet {
+		few, err := c.probe(op, most)
+		if err != nil {
+			return fmt.Errorf("probe: %w", err)
+		}
+		enough = min(enough, few)
 	}
-	// Where bodies are large there are not enough for all of the window: then a fifth is for the warm-up.
-	there := time.Duration(float64(enough*int64(c.n)) / float64(c.got[by]) * float64(time.Second))
-	return c.loop(ctx, op, min(c.e.warm(), there/5), work)
+	for {
+		if err := c.topUp(enough); err != nil {
+			return fmt.Errorf("top up: %w", err)
+		}
+		// Where bodies are large there are not enough for all of the window: then a fifth is for the warm-up.
+		there := time.Duration(float64(enough*int64(c.n)) / float64(c.got[by]) * float64(time.Second))
+		err := c.loop(ctx, op, min(c.e.warm(), there/5), work)
+		if !errors.Is(err, errShort) || enough == most {
+			return err
+		}
+		enough = min(4*enough, most) // the probe was far slower than the server
+	}
+}
+
+// probes is how many messages each connection takes to find out how many will be enough.
+const probes = 20
+
+// probe takes a few messages and returns how many each connection should find: plenty for a fast server would keep one
+// that syncs each of them busy for minutes. A close/open is at most twice as fast as the pair that is probed.
+func (c *scaleCell) probe(op string, most int64) (int64, error) {
+	if err := c.topUp(probes); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err := together(c.n, func(i int) error {
+		for range probes {
+			if c.shared {
+				if _, err := c.lanes[i].takeAny(c.seen); err != nil {
+					return err
+				}
+			} else if err := c.lanes[i].take(c.next[i]); err != nil {
+				return err
+			}
+			c.next[i]++
+		}
+		return nil
+	})
+	factor := 2.0
+	if op == opChain {
+		factor = 4
+	}
+	each := probes * factor * float64(c.e.warm()+c.e.window()) / float64(time.Since(began))
+	return max(int64(each), most/20) + probes, err
 }
 
 func (c *scaleCell) store(i int, done *tally, stop *atomic.Bool) error {
@@ -159,7 +211,9 @@ const (
 	// batched is how many times that in pipelined batches.
 	batched = 10
 	// plentyBytes is how much all connections are given at most.
-	plentyBytes = 1 << 30
+	plentyBytes = 2 << 30
+	// streamedBytes is how much they store at most where none waits for an answer.
+	streamedBytes = 4 << 30
 )
 
 // enough is how many messages each connection is to find.
@@ -248,14 +302,28 @@ func (c *scaleCell) received(i int, body []byte, flags uint32) error {
 	return l.msg.expect(body, flags, l.id(c.next[i]-1))
 }
 
-// fence is how many bytes of a noreply stream may be on their way before the server is asked whether it has read them.
-const fence = 1 << 20
+// fence is how many bytes of all noreply streams may be on their way before the server is asked whether it has read
+// them, but for one stream at most an eighth of that.
+const fence = 8 << 20
+
+// unanswered is how many messages a connection stores at most where none waits for an answer: a cache must not be made
+// to evict any.
+func (c *scaleCell) unanswered() int64 {
+	bytes := streamedBytes
+	switch c.server.keys {
+	case singleKey:
+		return math.MaxInt64
+	case keyForEach:
+		bytes = plentyBytes
+	}
+	return int64(bytes/len(c.msg.body)/c.n) + 1
+}
 
 // noreply stores without being answered until the window has ended. Messages count when the server has read them.
 func (c *scaleCell) noreply(i int, done *tally, stop *atomic.Bool) error {
 	l := c.lanes[i]
-	each := int64(max(fence/(len(l.msg.body)+40), 1))
-	for limit := c.sent[i] + int64(plentyBytes/len(l.msg.body)/c.n); !stop.Load() && c.sent[i] < limit; {
+	each := int64(max(fence/max(c.n, 8)/(len(l.msg.body)+40), 1))
+	for from, most := c.sent[i], c.unanswered(); !stop.Load() && c.sent[i]-from < most; {
 		if err := l.stream(c.sent[i], c.sent[i]+each, l.setKey); err != nil {
 			return err
 		}

@@ -9,6 +9,9 @@ import (
 	"qserver/bench/client"
 )
 
+// batchBytes is how much the bodies of one batch may be together.
+const batchBytes = 512 << 10
+
 // meta measures batches of quiet meta commands.
 func (c *scaleCell) meta(ctx context.Context) error {
 	first, ok := c.lanes[0].c.(*client.Memcache)
@@ -21,6 +24,7 @@ func (c *scaleCell) meta(ctx context.Context) error {
 		c.noMeta = true
 		return nil
 	}
+	c.depth = max(min(c.depth, batchBytes/len(c.msg.body)), 1)
 	if err := c.empty(); err != nil {
 		return err
 	}
@@ -34,7 +38,7 @@ func (c *scaleCell) meta(ctx context.Context) error {
 func (c *scaleCell) metaStore(i int, done *tally, stop *atomic.Bool) error {
 	l := c.lanes[i]
 	m := client.Meta{Memcache: l.c.(*client.Memcache)}
-	for limit := c.sent[i] + int64(plentyBytes/len(l.msg.body)/c.n); !stop.Load() && c.sent[i] < limit; {
+	for from, most := c.sent[i], c.unanswered(); !stop.Load() && c.sent[i]-from < most; {
 		for range c.depth {
 			m.AppendSet(l.setKey(c.sent[i]), l.msg.flags, l.msg.number(l.id(c.sent[i])))
 			c.sent[i]++
