@@ -332,6 +332,7 @@ func (x *stress) restart(dir string, o storage.Options) {
 		x.fail("Check: %v %+v", err, rep.Problems)
 	}
 	x.s = open(x.t, dir, o)
+	waitFor(x.t, "delayed messages are due", func() bool { return x.s.Stats().Delayed == 0 })
 	after, err := takeAll(x.s)
 	if err != nil {
 		x.fail("%v", err)
