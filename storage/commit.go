@@ -5,29 +5,61 @@ import (
 	"runtime"
 
 	"qserver/storage/queue"
-	"qserver/storage/ulog"
 )
 
 // Group commit without timers. A record is staged under the store's lock: from then on its place in the order is fixed
-// and the door sees it. Whoever needs its outcome calls Commit. The first of them becomes the leader: it takes all
-// that was staged, writes it in one go, syncs if the mode asks, applies it in order and wakes the others (I4, I5). What
-// is staged meanwhile is the next batch, and one who waits for it is woken to lead it. So an uncontended commit is done
-// by the goroutine that wants it, without any hand-off.
+// and the door sees it. Whoever needs its outcome calls Commit, which has two steps.
+//
+// Write and apply: the first to come becomes the leader. It takes all that was staged, writes it in one go, applies it in order
+// (I5) and wakes the others. What is staged meanwhile is the next batch, and one who waits for it is woken to lead that. So an
+// uncontended commit is done by the goroutine that wants it, without any hand-off.
+//
+// Sync, for those whose records the mode wants on the disk: again one does it for all who wait, whatever was written until
+// then; who comes meanwhile waits for the next. An ack that needs no sync never waits for one, and a message is handed to a
+// consumer while its producer still waits; only the answer needs the disk (I4).
 //
 // The contract that anything in place of the update log must keep: records are applied in the order in which they
-// were staged; the door's view holds all staged ones; after an error the outcome of what was not applied is unknown, and
+// were staged; the door's view holds all staged ones; after an error the outcome of what was not answered is unknown, and
 // nothing more is accepted.
 
 // batch is what one write carries.
-type batch struct {
-	ops  []queue.Op
-	sync bool // holds an enqueue, or what must not be undone either
+type batch struct{ ops []queue.Op }
+
+// follower is someone who waits for records.
+type follower struct {
+	lsn  uint64        // to be applied up to here
+	sync uint64        // and to be on the disk up to here
+	wake chan struct{} // capacity 1: the leader never waits to wake
 }
 
-// follower is someone who waits for records up to lsn.
-type follower struct {
-	lsn  uint64
-	wake chan struct{} // capacity 1: the leader never waits to wake
+// followers are those who wait while another leads, in order.
+type followers []*follower
+
+// take returns those who have what they wait for, or all of them if the log has failed, and if others are left the first
+// of these: it leads next.
+func (q *followers) take(have func(*follower) bool, failed bool) (woken []*follower) {
+	rest := (*q)[:0]
+	lead := false
+	for _, f := range *q {
+		switch {
+		case failed || have(f):
+			woken = append(woken, f)
+		case !lead:
+			lead = true
+			woken = append(woken, f)
+		default:
+			rest = append(rest, f)
+		}
+	}
+	clear((*q)[len(rest):])
+	*q = rest
+	return woken
+}
+
+func wake(fs []*follower) {
+	for _, f := range fs {
+		f.wake <- struct{}{}
+	}
 }
 
 // stageLocked fixes op's place in the order. body is the record's body, which must not change any more.
@@ -37,14 +69,30 @@ func (s *Store) stageLocked(op *queue.Op, body []byte) {
 	op.LSN, op.Segment, op.Offset = pos.LSN, uint32(place.Segment), uint32(place.Offset)
 	s.staged = op.LSN
 	s.open.ops = append(s.open.ops, *op)
-	switch op.Kind {
-	case queue.KindEnqueue, queue.KindReplace, queue.KindPurge, queue.KindReceipts:
-		s.open.sync = true
-	}
 }
 
-// commit waits until every record up to f.lsn is durable as the mode promises, and applied.
+// mustSync says whether a record of this kind must be on the disk before it is answered. Receipts are so in every mode, since
+// none is given twice.
+func (s *Store) mustSync(kind queue.Kind) bool {
+	switch kind {
+	case queue.KindReceipts:
+		return true
+	case queue.KindEnqueue, queue.KindReplace, queue.KindPurge:
+		return s.opts.Sync == SyncEnqueue || s.opts.Sync == SyncAlways
+	}
+	return s.opts.Sync == SyncAlways
+}
+
+// commit waits until every record of f is applied, and durable as the mode promises.
 func (s *Store) commit(f *follower) error {
+	if err := s.commitWrite(f); err != nil {
+		return err
+	}
+	return s.commitSync(f)
+}
+
+// commitWrite waits until every record up to f.lsn is written and applied.
+func (s *Store) commitWrite(f *follower) error {
 	if s.applied.Load() >= f.lsn {
 		return nil
 	}
@@ -57,12 +105,10 @@ func (s *Store) commit(f *follower) error {
 	s.mu.Lock()
 	for s.applied.Load() < f.lsn {
 		if s.err != nil {
-			err := s.err
-			s.mu.Unlock()
-			return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			return s.unknownLocked()
 		}
 		if s.writing {
-			s.followers = append(s.followers, f)
+			s.writers = append(s.writers, f)
 			s.mu.Unlock()
 			<-f.wake
 			s.mu.Lock()
@@ -74,13 +120,63 @@ func (s *Store) commit(f *follower) error {
 	return nil
 }
 
+// commitSync waits until the log is on the disk up to f.sync, which is written.
+func (s *Store) commitSync(f *follower) error {
+	if s.ulog.Synced() >= f.sync {
+		return nil
+	}
+	s.mu.Lock()
+	for s.ulog.Synced() < f.sync {
+		if s.err != nil {
+			return s.unknownLocked()
+		}
+		if s.syncing {
+			s.syncers = append(s.syncers, f)
+			s.mu.Unlock()
+			<-f.wake
+			s.mu.Lock()
+			continue
+		}
+		s.syncing = true
+		s.mu.Unlock()
+		err := s.syncLog()
+		s.lockIndex()
+		s.syncing = false
+		if err != nil {
+			s.failLocked(err)
+		}
+		woken := s.syncers.take(func(f *follower) bool { return f.sync <= s.ulog.Synced() }, s.err != nil)
+		s.unlockIndex()
+		wake(woken)
+		s.mu.Lock()
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// unknownLocked returns the error for records whose outcome nobody knows, and gives up the lock.
+func (s *Store) unknownLocked() error {
+	err := s.err
+	s.mu.Unlock()
+	return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+}
+
+// syncLog is one sync for all that was written before it.
+func (s *Store) syncLog() error {
+	s.syncs.Add(1)
+	return s.ulog.Sync()
+}
+
 // leadLocked writes and applies what is staged. It gives up the lock meanwhile and has it again at the end.
 func (s *Store) leadLocked() {
 	b, lb := s.open, s.ulog.Take()
 	s.open, s.spare = s.spare, nil
 	s.writing = true
 	s.mu.Unlock()
-	err := s.write(b, lb)
+	var err error
+	if lb != nil {
+		err = s.ulog.Write(lb, false)
+	}
 	s.lockIndex()
 	s.writing = false
 	if err != nil {
@@ -94,18 +190,24 @@ func (s *Store) leadLocked() {
 		}
 	}
 	clear(b.ops)
-	b.ops, b.sync = b.ops[:0], false
+	b.ops = b.ops[:0]
 	if cap(b.ops) > 1<<14 {
 		b.ops = nil
 	}
 	s.spare = b
 	s.pressureLocked()
-	woken := s.takeFollowersLocked()
+	woken := s.takeWritersLocked()
 	s.unlockIndex()
-	for _, f := range woken {
-		f.wake <- struct{}{}
-	}
+	wake(woken)
 	s.mu.Lock()
+}
+
+func (s *Store) takeWritersLocked() []*follower {
+	if len(s.writers) == 0 {
+		return nil
+	}
+	applied := s.applied.Load()
+	return s.writers.take(func(f *follower) bool { return f.lsn <= applied }, s.err != nil)
 }
 
 // seal bounds the log's tail when nothing has been written for a while: what lies before the seal can't be taken for a
@@ -124,49 +226,9 @@ func (s *Store) seal() {
 	if err != nil {
 		s.failLocked(err)
 	}
-	woken := s.takeFollowersLocked()
+	woken := s.takeWritersLocked()
 	s.unlockIndex()
-	for _, f := range woken {
-		f.wake <- struct{}{}
-	}
-}
-
-// write is the only caller of the log's Write.
-func (s *Store) write(b *batch, lb *ulog.Batch) error {
-	if lb == nil {
-		return nil
-	}
-	sync := s.opts.Sync == SyncAlways || s.opts.Sync == SyncEnqueue && b.sync
-	if sync {
-		s.syncs.Add(1)
-	}
-	return s.ulog.Write(lb, sync)
-}
-
-// takeFollowersLocked returns those whose records are applied and, if others are left, the first of them: it leads the
-// next batch.
-func (s *Store) takeFollowersLocked() []*follower {
-	if len(s.followers) == 0 {
-		return nil
-	}
-	applied := s.applied.Load()
-	var woken []*follower
-	rest := s.followers[:0]
-	lead := false
-	for _, f := range s.followers {
-		switch {
-		case f.lsn <= applied || s.err != nil:
-			woken = append(woken, f)
-		case !lead:
-			lead = true
-			woken = append(woken, f)
-		default:
-			rest = append(rest, f)
-		}
-	}
-	clear(s.followers[len(rest):])
-	s.followers = rest
-	return woken
+	wake(woken)
 }
 
 // lockIndex locks the store and tells the index the time.
@@ -198,10 +260,10 @@ func (s *Store) unlockIndex() {
 	}
 }
 
-// flush commits everything that is staged.
+// flush commits everything that is staged: the store's own records as the mode promises.
 func (s *Store) flush() error {
 	s.mu.Lock()
-	lsn := s.staged
+	f := follower{lsn: s.staged, sync: s.actor.rec.sync, wake: make(chan struct{}, 1)}
 	s.mu.Unlock()
-	return s.commit(&follower{lsn: lsn, wake: make(chan struct{}, 1)})
+	return s.commit(&f)
 }

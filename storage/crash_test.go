@@ -72,15 +72,17 @@ type crashWorld struct {
 	held  []storage.Delivery // by conns[0], with its queue
 	heldQ []string
 
-	h       *history
-	moments []moment
-	trees   []string // files
-	number  int
-	depth   int                    // lives before this one
-	watch   func(faultfs.Op)       // sees each operation of the file system
-	fail    func(faultfs.Op) error // may make it fail
-	stop    func(error)            // what an error does, if not end the test
-	again   string                 // how to repeat it
+	h        *history
+	told     map[*storage.Session]uint64 // the last record of each whose Commit the mode must keep
+	promised uint64                      // the last record that was answered so
+	moments  []moment
+	trees    []string // files
+	number   int
+	depth    int                    // lives before this one
+	watch    func(faultfs.Op)       // sees each operation of the file system
+	fail     func(faultfs.Op) error // may make it fail
+	stop     func(error)            // what an error does, if not end the test
+	again    string                 // how to repeat it
 }
 
 // memoryDir is a folder in memory where there is one: a sync costs nothing there, and nothing here depends on it.
@@ -157,9 +159,7 @@ func crashLife(t *testing.T, m crashMode, seed uint64, maxStates int) int {
 func (w *crashWorld) opened() {
 	w.t.Helper()
 	ops := w.fs.Ops()
-	for range 3 {
-		w.conns = append(w.conns, w.s.NewSession(""))
-	}
+	w.begin()
 	w.snapshot()
 	// The last thing that Open wrote is a record, when the tree had taken the log's tail in.
 	record := len(ops) - 1
@@ -169,6 +169,14 @@ func (w *crashWorld) opened() {
 	w.note(record)
 	w.moments[len(w.moments)-1].answered, w.moments[len(w.moments)-1].promised = 0, 0
 	w.note(w.fs.Len())
+}
+
+// begin opens the connections of a life.
+func (w *crashWorld) begin() {
+	w.conns, w.held, w.heldQ, w.told, w.promised = nil, nil, nil, make(map[*storage.Session]uint64), 0
+	for range 3 {
+		w.conns = append(w.conns, w.s.NewSession(""))
+	}
 }
 
 // snapshot keeps the tree as it is now.
@@ -186,14 +194,7 @@ func (w *crashWorld) note(op int) {
 	m := moment{op: op, tree: len(w.trees) - 1}
 	st := w.s.Stats()
 	m.answered = w.h.upTo(st.LSN)
-	switch w.mode.sync {
-	case storage.SyncAlways:
-		m.promised = m.answered
-	case storage.SyncEnqueue:
-		m.promised = w.h.lastSynced(m.answered)
-	default:
-		m.promised = w.h.upTo(st.Synced)
-	}
+	m.promised = w.h.upTo(max(st.Synced, w.promised))
 	w.moments = append(w.moments, m)
 }
 

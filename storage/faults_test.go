@@ -113,10 +113,7 @@ func (w *crashWorld) faultyLife(n int) bool {
 		}
 	}
 	w.compare(w.h, w.at(w.fs.Len()).answered, "restart")
-	w.conns, w.held, w.heldQ = nil, nil, nil
-	for range 3 {
-		w.conns = append(w.conns, w.s.NewSession(""))
-	}
+	w.begin()
 	w.snapshot()
 	w.note(w.fs.Len())
 	for range n {

@@ -27,7 +27,6 @@ type message struct {
 // event is the state behind one record: numbers only, so that a long history stays small.
 type event struct {
 	lsn    uint64
-	synced bool // the mode "enqueue" must not lose it
 	totals totals
 	digest uint64 // of the live messages, in any order
 	dedup  string // a key that is taken from here on, and its queue
@@ -58,16 +57,16 @@ func (h *history) clone(n int, live []message) *history {
 }
 
 // add appends the event of the record lsn, which changed what change changes.
-func (h *history) add(lsn uint64, synced bool, change func(e *event)) {
+func (h *history) add(lsn uint64, change func(e *event)) {
 	e := h.events[len(h.events)-1]
-	e.lsn, e.synced, e.dedup = lsn, synced, ""
+	e.lsn, e.dedup = lsn, ""
 	change(&e)
 	h.events = append(h.events, e)
 }
 
 func (h *history) enqueue(lsn uint64, m message) {
 	h.live[m.id] = m
-	h.add(lsn, true, func(e *event) {
+	h.add(lsn, func(e *event) {
 		e.totals.Enqueued++
 		e.totals.Live++
 		e.totals.Bytes += int64(len(m.body))
@@ -79,7 +78,7 @@ func (h *history) enqueue(lsn uint64, m message) {
 func (h *history) ack(lsn, id uint64) {
 	m := h.live[id]
 	delete(h.live, id)
-	h.add(lsn, false, func(e *event) {
+	h.add(lsn, func(e *event) {
 		e.totals.Acked++
 		e.totals.Live--
 		e.totals.Bytes -= int64(len(m.body))
@@ -92,7 +91,7 @@ func (h *history) replace(lsn, id uint64, body string) {
 	n := m
 	n.body = body
 	h.live[id] = n
-	h.add(lsn, true, func(e *event) {
+	h.add(lsn, func(e *event) {
 		e.totals.Bytes += int64(len(n.body)) - int64(len(m.body))
 		e.digest += n.hash() - m.hash()
 	})
@@ -106,7 +105,7 @@ func (h *history) purge(lsn uint64, queue string) {
 			delete(h.live, id)
 		}
 	}
-	h.add(lsn, true, func(e *event) {
+	h.add(lsn, func(e *event) {
 		for i := range gone {
 			e.totals.Purged++
 			e.totals.Live--
@@ -119,14 +118,6 @@ func (h *history) purge(lsn uint64, queue string) {
 // upTo is how many events there are up to the record lsn.
 func (h *history) upTo(lsn uint64) int {
 	n, _ := slices.BinarySearchFunc(h.events, lsn+1, func(e event, lsn uint64) int { return cmp.Compare(e.lsn, lsn) })
-	return n
-}
-
-// lastSynced is how many of the first n events there are up to the last one that the mode "enqueue" must not lose.
-func (h *history) lastSynced(n int) int {
-	for n > 1 && !h.events[n-1].synced {
-		n--
-	}
 	return n
 }
 

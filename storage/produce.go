@@ -60,7 +60,7 @@ func (c *Session) admitLocked(name []byte, p *PutRequest, now int64) (store bool
 	}
 	past := !p.Expire.IsZero() && !s.opts.IgnoreTTL && p.Expire.UnixMilli() <= now
 	if len(p.Dedup) > 0 && q != nil && s.ix.DoorDedup(q, p.Dedup) {
-		c.rec.lsn = max(c.rec.lsn, s.staged)
+		c.restOnLocked(s.staged)
 		if p.Mode == PutAdd {
 			return false, ErrNotStored
 		}
@@ -68,10 +68,18 @@ func (c *Session) admitLocked(name []byte, p *PutRequest, now int64) (store bool
 	}
 	refused := p.Mode == PutAdd && len(p.Dedup) == 0 && live > 0 || p.Mode == PutReplace && live == 0
 	if refused {
-		c.rec.lsn = max(c.rec.lsn, s.staged)
+		c.restOnLocked(s.staged)
 		return false, ErrNotStored
 	}
 	return !past, nil
+}
+
+// restOnLocked makes the next Commit wait for a record of another session, on which an answer of this one rests.
+func (c *Session) restOnLocked(lsn uint64) {
+	c.rec.lsn = max(c.rec.lsn, lsn)
+	if c.s.mustSync(queue.KindEnqueue) {
+		c.rec.sync = max(c.rec.sync, lsn)
+	}
 }
 
 // admit waits until memory and log have room for a body of n bytes. What the session has staged is committed first, since

@@ -30,6 +30,9 @@ func (s *Store) NewSession(peer string) *Session {
 func (c *Session) stage(op *queue.Op, body []byte) {
 	c.s.stageLocked(op, body)
 	c.rec.lsn = op.LSN
+	if c.s.mustSync(op.Kind) {
+		c.rec.sync = op.LSN
+	}
 }
 
 // Commit waits until every record of this session so far is in the log as its sync mode promises, and applied. Answers
@@ -38,12 +41,14 @@ func (c *Session) stage(op *queue.Op, body []byte) {
 func (c *Session) Commit() error { return c.s.commit(&c.rec) }
 
 // Outstanding says whether Commit has something to wait for.
-func (c *Session) Outstanding() bool { return c.rec.lsn > c.s.applied.Load() }
+func (c *Session) Outstanding() bool {
+	return c.rec.lsn > c.s.applied.Load() || c.rec.sync > c.s.ulog.Synced()
+}
 
-// sync commits what a read of this session must see.
+// sync sees to it that a read of this session sees its own records; it need not wait for the disk.
 func (c *Session) sync() error {
 	if c.read > c.s.applied.Load() {
-		return c.Commit()
+		return c.s.commitWrite(&c.rec)
 	}
 	return nil
 }

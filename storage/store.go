@@ -29,12 +29,14 @@ type Store struct {
 
 	mu        sync.Mutex // guards everything down to the blank line; memory work only
 	ix        *queue.Index
-	open      *batch      // what was staged and is not being written
-	spare     *batch      // to be the next open
-	writing   bool        // a leader writes
-	followers []*follower // who wait for a leader, in order
-	head      []byte      // scratch for a record's head
-	err       error       // the log's failure: final
+	open      *batch    // what was staged and is not being written
+	spare     *batch    // to be the next open
+	writing   bool      // a leader writes
+	syncing   bool      // another syncs
+	writers   followers // who wait for the one
+	syncers   followers // and for the other
+	head      []byte    // scratch for a record's head
+	err       error     // the log's failure: final
 	closed    bool
 	staged    uint64 // LSN of the last staged record
 	epoch     uint64 // counts the tree's advances

@@ -224,8 +224,7 @@ func (s *Store) Sync() error {
 	if s.ulog.Synced() >= s.ulog.Written().LSN {
 		return s.Err()
 	}
-	s.syncs.Add(1)
-	err := s.ulog.Sync()
+	err := s.syncLog()
 	if err != nil {
 		s.lockIndex()
 		s.failLocked(err)

@@ -61,8 +61,30 @@ func (w *crashWorld) step() {
 			w.forgetHeld(q)
 		}
 		w.must(err)
+		w.promise(before + 1)
 	default:
-		w.must(c.Commit())
+		w.commit(c)
+	}
+}
+
+// staged notes that c has staged the record that was staged last. synced says whether the mode "enqueue" must keep it.
+func (w *crashWorld) staged(c *storage.Session, synced bool) {
+	if w.mode.sync == storage.SyncAlways || synced {
+		w.told[c] = storage.Staged(w.s)
+	}
+}
+
+// commit commits what c has staged: it is answered from then on.
+func (w *crashWorld) commit(c *storage.Session) {
+	w.t.Helper()
+	w.must(c.Commit())
+	w.promise(w.told[c])
+}
+
+// promise notes that everything up to the record lsn was answered, in a mode that must not lose it.
+func (w *crashWorld) promise(lsn uint64) {
+	if w.mode.sync == storage.SyncAlways || w.mode.sync == storage.SyncEnqueue {
+		w.promised = max(w.promised, lsn)
 	}
 }
 
@@ -97,9 +119,10 @@ func (w *crashWorld) enqueue() {
 		w.must(err)
 		if m.id != 0 {
 			w.h.enqueue(storage.Staged(w.s), m)
+			w.staged(c, true)
 		}
 		if w.rng.IntN(3) == 0 {
-			w.must(c.Commit())
+			w.commit(c)
 		}
 	}
 }
@@ -111,7 +134,7 @@ func (w *crashWorld) relieve() {
 		if tries == 20 {
 			w.fatal("memory is not given back: %+v", w.s.Stats())
 		}
-		w.must(w.conns[0].Commit())
+		w.commit(w.conns[0])
 		w.stride()
 		storage.Evict(w.s)
 	}
@@ -147,6 +170,7 @@ func (w *crashWorld) settle() {
 		case k < 6:
 			w.must(c.Ack([]byte(q), pick))
 			w.h.ack(storage.Staged(w.s), d.ID)
+			w.staged(c, false)
 		case k == 6:
 			w.must(c.Release([]byte(q), pick, 0))
 		case k == 7:
@@ -157,9 +181,10 @@ func (w *crashWorld) settle() {
 			body := bodyOf(q, w.h.live[d.ID].pri, w.number, w.size())
 			w.must(c.ReplaceBody([]byte(q), d.Receipt, []byte(body), 7, time.Time{}))
 			w.h.replace(storage.Staged(w.s), d.ID, body)
+			w.staged(c, true)
 		}
 		if w.rng.IntN(4) == 0 {
-			w.must(c.Commit())
+			w.commit(c)
 		}
 	}
 }
