@@ -257,13 +257,43 @@ func (w *crashWorld) crash(fs *faultfs.FS, m moment, p faultfs.Policy, what stri
 		promised = m.answered // the end of the process undoes nothing that was answered
 	}
 	next.moments = []moment{{answered: promised, promised: promised}}
+	check := next.check(fs.Clone(), what)
 	fs.Inject(next.hook)
 	next.verify(w.h, promised, what)
+	if got := next.s.Stats().Items; check >= 0 && got != check {
+		w.fatal("%s: Check counts %d messages, the start %d", what, check, got)
+	}
 	if w.depth < 3 && w.rng.IntN(10) == 0 {
 		next.live(10 + w.rng.IntN(20))
 		next.crashes(3)
 	}
 	next.must(storage.Abandon(next.s))
+}
+
+// check runs Check on now and then one of the states, which are all sound: it must find no problem. It returns how many messages
+// it counts, or -1.
+func (w *crashWorld) check(fs *faultfs.FS, what string) int64 {
+	w.t.Helper()
+	if w.trees[0] == "" || w.rng.IntN(8) > 0 {
+		return -1
+	}
+	names, err := fs.ReadDir("/ulog")
+	w.must(err)
+	w.must(os.MkdirAll(filepath.Join(w.dir, "ulog"), 0o700))
+	for _, name := range names {
+		b, err := fs.ReadFile("/ulog/" + name)
+		w.must(err)
+		w.must(os.WriteFile(filepath.Join(w.dir, "ulog", name), b, 0o600))
+	}
+	rep, err := storage.Check(w.dir, nil)
+	if err != nil || len(rep.Problems) > 0 {
+		w.fatal("%s: Check: %v, problems %+v", what, err, rep.Problems)
+	}
+	var items int64
+	for _, q := range rep.Queues {
+		items += q.Items
+	}
+	return items
 }
 
 // verify opens the store and compares what it has with the history, of which the first events were promised.
