@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"qserver/storage"
 )
 
 var (
@@ -137,16 +139,34 @@ func (k *killer) round(n int) (itself bool) {
 			k.fatal("round %d: start after a kill ended with %d:\n%s", n, code, s.text())
 		}
 	}
+	counts := k.check(n)
 	s = k.start(nil, "-sync", sync)
 	if !s.ready() {
 		k.fatal("round %d, -sync %s: no start after the kill:\n%s", n, sync, s.text())
 	}
-	if err := k.l.verify(s.address); err != nil {
+	if err := k.l.verify(s.address, counts); err != nil {
 		k.fatal("round %d, -sync %s: %v", n, sync, err)
 	}
 	s.kill()
 	k.litter(n)
 	return itself
+}
+
+// check looks at what a kill has left: it is sound, always. It returns how many messages each queue has.
+func (k *killer) check(n int) map[string]int {
+	k.t.Helper()
+	rep, err := storage.Check(k.dir, nil)
+	if errors.Is(err, os.ErrNotExist) && n == 0 {
+		return nil // killed before there was anything
+	}
+	if err != nil || len(rep.Problems) > 0 {
+		k.fatal("round %d: check after the kill: %v, problems %+v", n, err, rep.Problems)
+	}
+	counts := make(map[string]int)
+	for _, q := range rep.Queues {
+		counts[q.Name] = int(q.Items)
+	}
+	return counts
 }
 
 // litter finds files that a start should have removed or should never have made.

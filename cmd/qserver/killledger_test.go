@@ -255,8 +255,9 @@ func (c *killClient) hangUp() error {
 	return nil
 }
 
-// verify takes everything that a server has, compares it with the ledger, and gives it back.
-func (l *ledger) verify(address string) error {
+// verify takes everything that a server has, compares it with the ledger, and gives it back. checked are the counts that a check
+// of the folder found, or nil.
+func (l *ledger) verify(address string, checked map[string]int) error {
 	c, err := dialWire(address)
 	if err != nil {
 		return err
@@ -269,6 +270,9 @@ func (l *ledger) verify(address string) error {
 		count, err := c.count(queueOf(q))
 		if err != nil {
 			return err
+		}
+		if checked != nil && checked[queueOf(q)] != count {
+			return fmt.Errorf("queue %s counts %d messages, the check before the start %d", queueOf(q), count, checked[queueOf(q)])
 		}
 		last := make(map[int]int) // by client
 		n := 0
