@@ -179,7 +179,7 @@ func (o abOptions) takeProfile(ctx context.Context, s *server, d time.Duration) 
 func (o abOptions) tables(r *report, sides *[2]abSide) {
 	a, b := &sides[0], &sides[1]
 	what := fmt.Sprintf("A: %v; B: %v", o.variants[0], o.variants[1])
-	t := r.table(what+": time of a request", "request", "of A", "of B", "A p50", "B p50", "B by A", "A p90", "B p90", "B by A", "A p99", "B p99", "B by A", "A p99.9", "B p99.9")
+	t := r.table(what+": time of a request", "request", "of A", "of B", "A p50", "B p50", "p50, B by A", "A p90", "B p90", "p90, B by A", "A p99", "B p99", "p99, B by A", "A p99.9", "B p99.9")
 	curve := r.latencyPlot(what)
 	for _, name := range abRequests {
 		la, lb := a.times[name], b.times[name]

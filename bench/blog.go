@@ -58,7 +58,7 @@ func runBlog(ctx context.Context, e *env, r *report, n int64) error {
 		return err
 	}
 	t := r.table(fmt.Sprintf("%s messages of %d bytes, operations a second", count(n), len(blogBody)),
-		"server", "set", "of the blog's", "get+delete", "of the blog's")
+		"server", "set", "set, of the blog's", "get+delete", "get+delete, of the blog's")
 	t.row("Kyoto Tycoon, as published", blogSet, nil, blogTake, nil)
 	for i, c := range all {
 		sets, takes := spreadOf(set[i]), spreadOf(take[i])

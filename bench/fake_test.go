@@ -158,6 +158,10 @@ func (f *fakeQueue) get(w *bufio.Writer, key string, held map[string][]fakeMessa
 			f.ack(held, queue)
 		}
 	}
+	if strings.HasSuffix(options, "close") {
+		fmt.Fprint(w, "END\r\n")
+		return
+	}
 	limit := time.After(wait)
 	for {
 		f.mu.Lock()

@@ -149,6 +149,9 @@ func (f *flowResults) report(r *report) {
 	for i, c := range f.all {
 		t.row(c.name, spreadOf(f.highest[i]))
 	}
+	if f.take == "close/open" {
+		r.note("aims with 16 producers and 16 consumers: 40,000 a second in the closed loop, p99 end to end under 2 ms at a quarter of the highest rate")
+	}
 	if f.rates != "" {
 		f.latencies(r, who+": open loop", f.open)
 	}

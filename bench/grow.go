@@ -129,7 +129,7 @@ func (a growAxis) report(r *report, all []contestant, found [][]grown) {
 		growHeld:        "messages that passed one that is held",
 	}
 	title := titles[a.what]
-	t := r.table(title, "server", a.what, "set a second", "p99", "get+delete a second", "p99", "of the first", "RSS", "on disk")
+	t := r.table(title, "server", a.what, "set a second", "set p99", "get+delete a second", "get+delete p99", "of the first", "RSS", "on disk")
 	rates := r.plot(title+": rates", title, "a second", true, false)
 	memory := r.plot(title+": memory", title, "MiB", true, false)
 	for i, c := range all {

@@ -139,7 +139,7 @@ func runJobs(ctx context.Context, e *env, r *report, o jobsOptions) error {
 	best := r.table("fewest workers that pass, processes/threads", append([]string{"server", "kind", "jobs a second"}, coreNames(o.cores)...)...)
 	highest := r.table("highest rate passed", append([]string{"server", "kind"}, coreNames(o.cores)...)...)
 	steps := r.table("steps", "server", "kind", "cores", "jobs a second", "processes/threads", "workers", "L = λW",
-		"enqueue→start p50", "p90", "p95", "p99", "start→finish p50", "p90", "p95", "p99", "worst frame's p99", "passed")
+		"enqueue→start p50", "start p90", "start p95", "start p99", "start→finish p50", "finish p90", "finish p95", "finish p99", "worst frame's p99", "passed")
 	series := r.plot("p99 enqueue→start by frame, of the steps that passed", "seconds", "milliseconds", false, false)
 	e.step("jobs", int64(len(all)*len(o.kinds)*len(o.cores)))
 	done := int64(0)

@@ -67,7 +67,13 @@ func quoted(value string) string {
 	return value
 }
 
+// table adds a table. No two columns may have the same name.
 func (r *report) table(name string, columns ...string) *table {
+	for i, c := range columns {
+		if slices.Contains(columns[:i], c) {
+			panic("two columns " + c) // one would hide the other in JSON
+		}
+	}
 	t := &table{Name: name, Columns: columns}
 	r.Tables = append(r.Tables, t)
 	return t

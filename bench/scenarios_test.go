@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,10 +18,17 @@ var short = map[string][]string{
 	"grow":    {"-backlog", "10,150", "-queues", "1,20", "-connections", "1,10", "-held", "60", "-workers", "2", "-turns", "1", "-seconds", "0.04", "-warmup", "0.01"},
 }
 
+// kestrel among the arguments has bench speak to the fake server as to Kestrel.
+const kestrel = "KESTREL"
+
 func bench(t *testing.T, scenario string, deliver func(int64, []byte) ([]byte, int), args ...string) (string, error) {
 	t.Helper()
 	addr := startFake(t, deliver)
-	args = append([]string{scenario, "-servers", "", "-target", "fake=queue@" + addr, "-dir", t.TempDir(), "-idle-check", "0"}, args...)
+	protocol := "queue"
+	if i := slices.Index(args, kestrel); i >= 0 {
+		protocol, args = "kestrel", slices.Delete(slices.Clone(args), i, i+1)
+	}
+	args = append([]string{scenario, "-servers", "", "-target", "fake=" + protocol + "@" + addr, "-dir", t.TempDir(), "-idle-check", "0"}, args...)
 	var out, errs bytes.Buffer
 	err := run(t.Context(), args, &out, &errs)
 	return out.String(), err
@@ -35,6 +43,7 @@ func TestScenarios(t *testing.T) {
 		{"blog", "blog", nil, []string{"300 messages of 243 bytes", "13,806", "fake"}},
 		{"scale", "scale", []string{"-ops", "all"}, []string{"a queue each", "get+delete 200 2 fake", "close/open", "noreply set", "not supported by this server"}},
 		{"scale, one queue", "scale", []string{"-shared"}, []string{"one queue", "get+delete 200 2 fake", "close/open"}},
+		{"scale, reliable reads of Kestrel", "scale", []string{kestrel}, []string{"get+delete 200 2 fake", "close/open 200 2 fake"}},
 		{"noreply", "noreply", nil, []string{"2,000 messages on one connection", "get+delete, pipelined"}},
 		{"flow", "flow", nil, []string{"messages a second through", "end to end", "set answered", "p99.9"}},
 		{"claim", "claim", nil, []string{"2,000", "workers needed", "600 1.8 3 wait", "600 1.8 4 poll", "600 1.8 4 batch"}},
