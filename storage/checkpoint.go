@@ -138,6 +138,7 @@ func (s *Store) evict() (more bool) {
 	}
 	n := s.ix.Bytes()
 	s.memoryBytes.Store(n)
+	more = more || n >= s.opts.Memory && s.treeLSN < s.applied.Load() // others came meanwhile
 	s.exhausted = n >= s.opts.Memory && !more
 	s.freedLocked()
 	return more
@@ -205,7 +206,10 @@ func (s *Store) checkpointAll(ctx context.Context) error {
 func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err error) {
 	s.strides.Lock()
 	defer s.strides.Unlock()
-	if s.cp.Position.LSN >= end && len(s.sweeps) == 0 {
+	s.mu.Lock()
+	promoted := s.ix.Promoted()
+	s.mu.Unlock()
+	if s.cp.Position.LSN >= end && len(s.sweeps) == 0 && promoted == 0 {
 		return false, nil
 	}
 	d := s.newStride()

@@ -77,6 +77,10 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.keepTime() // what came due while nothing ran is ready before anyone looks
+	if err := s.flush(); err != nil {
+		return nil, errors.Join(classify(err), s.closeFiles())
+	}
 	s.run()
 	return s, nil
 }

@@ -182,3 +182,32 @@ func testDelayedTTLAndWait(t *testing.T) {
 	}
 	wantCounts(t, s, "q", 0, 0, 0)
 }
+
+// A backlog that falls due at once must not come into memory at once (I10).
+func TestDueBacklogStaysOnDisk(t *testing.T) {
+	const n, memory = 20000, 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, t.TempDir(), storage.Options{Memory: memory, Window: 64, Sync: storage.SyncNever})
+		c := s.NewSession("c")
+		defer c.Close()
+		for i := range n {
+			if _, err := c.Enqueue([]byte("q"), storage.PutRequest{Body: fmt.Appendf(nil, "m%d", i), Delay: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + 10*time.Minute)
+		st := s.Stats()
+		if st.Ready != n || st.MemoryBytes > memory {
+			t.Fatalf("%d ready of %d, %d bytes of memory of %d", st.Ready, n, st.MemoryBytes, memory)
+		}
+		for i := range n {
+			if got, _ := get(t, c, "q"); got != fmt.Sprintf("m%d", i) {
+				t.Fatalf("got %q at %d", got, i)
+			}
+			ack(t, c, "q")
+		}
+	})
+}

@@ -15,6 +15,9 @@ const (
 	timeBatch   = 1000        // items handled under one lock
 	timesAhead  = time.Second // rows of the time table are read this long before they are due
 	choresEvery = time.Second
+
+	shortBatch = 10                    // messages that come due at once while memory is short
+	shortWait  = 20 * time.Millisecond // until the next look then
 )
 
 func (s *Store) pokeTime() {
@@ -66,14 +69,22 @@ func (s *Store) timeLoop(ctx context.Context) {
 
 // keepTime handles what is due and says how long nothing else will be.
 func (s *Store) keepTime() time.Duration {
-	for more := true; more; {
+	short := false
+	for more := true; more && !short; {
+		// A large backlog that falls due at once comes in by and by: the checkpoint moves its rows to the ready lanes.
+		short = s.memoryBytes.Load() > s.opts.Memory/8*5
+		batch := timeBatch
+		if short {
+			batch = shortBatch
+		}
 		more = s.loadTimes()
 		s.lockIndex()
 		s.ix.Lapse(timeBatch)
-		more = s.ix.Promote(timeBatch) || more
+		more = s.ix.Promote(batch) || more
 		cold, moreCold := s.ix.Expire(timeBatch)
 		more = more || moreCold
 		s.ix.PruneDedup()
+		s.memoryBytes.Store(s.ix.Bytes())
 		s.unlockIndex()
 		s.expireCold(cold)
 	}
@@ -81,6 +92,11 @@ func (s *Store) keepTime() time.Duration {
 	defer s.mu.Unlock()
 	now, mono := s.clock()
 	wait := choresEvery
+	if short {
+		s.pokeCheckpoint()
+		s.nextWake = now + shortWait.Milliseconds()
+		return shortWait
+	}
 	if at, ok := s.ix.NextTime(); ok {
 		wait = min(wait, time.Duration(max(0, at-now))*time.Millisecond)
 	}
@@ -97,7 +113,7 @@ func (s *Store) loadTimes() (more bool) {
 	from, epoch := s.ix.TimesFrom(), s.epoch
 	s.mu.Unlock()
 	horizon := time.Now().Add(timesAhead).UnixMilli()
-	if from.At > horizon {
+	if from.At > horizon || s.timedEnough() {
 		return false
 	}
 	rows, next := []queue.TimeRow(nil), queue.TimesEnd
@@ -133,6 +149,15 @@ func (s *Store) loadTimes() (more bool) {
 	s.ix.FillTimes(rows, next)
 	s.unlockIndex()
 	return more
+}
+
+// timedEnough says whether memory has enough that is due, to leave the rest in the tree for now.
+func (s *Store) timedEnough() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.ix.NextTime()
+	now, _ := s.clock()
+	return ok && at <= now && s.ix.Timed() > 4*s.opts.Window
 }
 
 // readTimed reads the message of a due row, without its body.

@@ -108,6 +108,9 @@ func (ix *Index) NextTime() (at int64, ok bool) {
 	return at, ok
 }
 
+// Timed is how many delayed messages and timers memory has.
+func (ix *Index) Timed() int { return ix.delayed.Len() + ix.timers.Len() }
+
 // Promote makes up to limit delayed messages that are due ready. It says whether more are due.
 func (ix *Index) Promote(limit int) (more bool) {
 	for ; limit > 0; limit-- {

@@ -218,6 +218,9 @@ type Promoted struct {
 	m          *Message
 }
 
+// Promoted is how many of them there may be.
+func (ix *Index) Promoted() int { return len(ix.promoted) }
+
 // TakePromoted returns up to n of them: the checkpoint moves their rows.
 func (ix *Index) TakePromoted(n int) []Promoted {
 	var out []Promoted
