@@ -113,6 +113,10 @@ func (c *conn) binaryKey(key []byte, allowed optionSet) bool {
 	return f == faultNone
 }
 
+// storedMark makes the CAS of a stored message from its id. Clients hold 0 for none: a set with it would enqueue once more where
+// they meant to replace. This is never a receipt, so what comes back with it is refused.
+const storedMark = maxReceipt + 1
+
 func (c *conn) binaryStore(f *frame, key []byte) {
 	c.counts[cmdSet]++
 	allowed := optionSet(0)
@@ -141,14 +145,15 @@ func (c *conn) binaryStore(f *frame, key []byte) {
 	body, ok := c.collect(int(length), false)
 	if ok {
 		c.cmd.flags, c.cmd.exptime, c.cmd.cas = f.flags, f.exptime, f.cas
+		var id uint64
 		if f.cas != 0 {
 			ok = c.replaceBody(body)
 		} else {
-			_, ok = c.enqueue(body)
+			id, ok = c.enqueue(body)
 		}
 		c.staged += len(body)
-		if ok {
-			c.binaryDone()
+		if ok && !f.op.quiet {
+			c.respond(statusOK, nil, nil, nil, id|storedMark)
 		}
 	}
 	c.releaseBody()

@@ -36,7 +36,8 @@
 //
 // The binary protocol has GET, SET, ADD, REPLACE, DELETE, INCREMENT, DECREMENT, APPEND, PREPEND, GAT, FLUSH and QUIT with their
 // quiet and key forms, TOUCH, NOOP, VERSION and STAT; anything else is status 0x0081, and the stream stays in step. CAS carries
-// the receipt: SET and REPLACE with one are cas, DELETE with one acks by it.
+// the receipt: SET and REPLACE with one are cas, DELETE with one acks by it. What an enqueue answers there is no receipt, and
+// refused as one.
 //
 // Quiet gets take what is there. Only if all of them up to mn or NOOP missed does the pipeline wait, once and for all of them; any
 // other command in between ends it. One that is spelt alike again (meta: with k and without O) yields nothing more.
