@@ -29,7 +29,7 @@ var reportRuns = []reportRun{
 	{"noreply", "noreply", nil},
 	{"flow", "flow", []string{"-take", "close/open"}},
 	{"flow-peers", "flow", []string{"-servers", "qserver/interval=1s,beanstalkd/50ms,redis/everysec,jetstream/default", "-rates", "1000,10%", "-many", "0"}},
-	{"jobs", "jobs", []string{"-servers", "qserver/enqueue,redis/everysec", "-seconds", "10", "-frame", "2s"}},
+	{"jobs", "jobs", []string{"-servers", "qserver/enqueue,redis/everysec", "-seconds", "10", "-frame", "2s", "-cores", "1,2"}},
 	{"claim", "claim", []string{"-rates", "450,1000,2000,4000", "-crowd", "1.33,4,10"}},
 	{"payload", "payload", nil},
 	{"ab", "ab", nil},

@@ -35,6 +35,7 @@ came through and p99 to the start is under a second. Every job is received once 
 			crowd := fs.String("crowd", "1.33,4", "workers for the comparison of modes, in Ls of the first rate")
 			modes := fs.String("modes", "poll,wait,batch", "how workers take jobs")
 			fs.DurationVar(&o.poll, "poll", 100*time.Millisecond, "how long a polling worker sleeps")
+			fs.DurationVar(&o.wait, "wait", 500*time.Millisecond, "how long a get waits, in the modes wait and batch")
 			fs.IntVar(&o.k, "k", 5, "jobs that a worker takes at once, in the mode batch")
 			return func(ctx context.Context, e *env, r *report) (err error) {
 				if o.rates, err = parseFloats(*rates); err != nil {
@@ -54,8 +55,8 @@ came through and p99 to the start is under a second. Every job is received once 
 						return fmt.Errorf("-modes: %q is none of poll, wait, batch", word)
 					}
 				}
-				if o.job <= 0 || o.poll <= 0 || o.k < 1 {
-					return errors.New("-job, -poll and -k must be above 0")
+				if o.job <= 0 || o.poll <= 0 || o.wait <= 0 || o.k < 1 {
+					return errors.New("-job, -poll, -wait and -k must be above 0")
 				}
 				return runClaim(ctx, e, r, o)
 			}
@@ -64,7 +65,7 @@ came through and p99 to the start is under a second. Every job is received once 
 }
 
 type claimOptions struct {
-	job, poll              time.Duration
+	job, poll, wait        time.Duration
 	rates, headroom, crowd []float64
 	modes                  []string
 	k                      int
@@ -105,7 +106,7 @@ func runClaim(ctx context.Context, e *env, r *report, o claimOptions) error {
 	for _, row := range claimPublished {
 		t.row(row[0], row[1])
 	}
-	columns := []string{"server", "jobs a second", "L = λW", "workers", "mode", "through a second", "busy workers", "enqueue→start p50", "p99", "max", "gets a second", "server's cores", "kept up"}
+	columns := []string{"server", "jobs a second", "L = λW", "workers", "mode", "through a second", "busy workers", "enqueue→start p50", "start p99", "start max", "gets a second", "server's cores", "kept up"}
 	needed := r.table(fmt.Sprintf("jobs of %s: workers needed", span(o.job)), columns...)
 	modes := r.table(fmt.Sprintf("jobs of %s at %s a second: what taking them costs as workers grow", span(o.job), rate(o.rates[0])), columns...)
 	through := r.plot("jobs that came through, with workers by Little's law and the most headroom", "jobs a second wanted", "through a second", false, false)

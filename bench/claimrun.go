@@ -34,9 +34,6 @@ type claim struct {
 // claimProducers store the jobs; few do, since each is answered within a fraction of a job.
 const claimProducers = 4
 
-// claimWait is how long a get waits.
-const claimWait = 500 * time.Millisecond
-
 func (c *claim) run(ctx context.Context) error {
 	if err := raiseFileLimit(c.workers + 100); err != nil {
 		return err
@@ -149,7 +146,7 @@ func later(a, b time.Time) time.Time {
 
 // take returns the numbers of the jobs that were there, as the mode says.
 func (c *claim) take(l *lane, key []byte) ([]int64, error) {
-	wait := claimWait
+	wait := c.wait
 	if c.mode == "poll" {
 		wait = 0
 	}

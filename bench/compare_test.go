@@ -119,11 +119,15 @@ func TestInstalled(t *testing.T) {
 			t.Parallel()
 			program := map[string]string{"memcached": "memcached", "beanstalkd": "beanstalkd", "redis": "redis-server", "jetstream": "nats-server"}
 			kind, _, _ := strings.Cut(word, "/")
+			ops := "take"
+			if word == "memcached" {
+				ops = "take,meta"
+			}
 			if _, err := exec.LookPath(program[kind]); err != nil {
 				t.Skip(err)
 			}
 			var out bytes.Buffer
-			args := []string{"scale", "-servers", word, "-connections", "2", "-turns", "1", "-seconds", "0.04", "-warmup", "0.01", "-ops", "take,meta", "-dir", t.TempDir(), "-idle-check", "0"}
+			args := []string{"scale", "-servers", word, "-connections", "2", "-turns", "1", "-seconds", "0.04", "-warmup", "0.01", "-ops", ops, "-dir", t.TempDir(), "-idle-check", "0"}
 			if err := run(t.Context(), args, &out, &out); err != nil {
 				t.Fatal(err)
 			}

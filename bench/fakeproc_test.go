@@ -133,7 +133,7 @@ func TestWatchedScenarios(t *testing.T) {
 		{[]string{"blog", "-n", "200", "-turns", "1", "-backlog", "500"}, []string{"a backlog of 500 messages", "774.0 MiB", "qserver/never"}},
 		{[]string{"idle", "-n", "30", "-queues", "7", "-seconds", "0.05", "-warmup", "0"}, []string{"30 idle", "30 waiting", "under 80 MB"}},
 		{[]string{"payload", "-rows", "300", "-turns", "1", "-rest", "1ms"}, []string{"qserver/never", "path of a file"}},
-		{[]string{"jobs", "-kinds", "io,cpu", "-cost", "4", "-delay", "2ms", "-ramp", "60", "-most", "60", "-seconds", "0.4", "-frame", "200ms", "-warmup", "0.02",
+		{[]string{"jobs", "-kinds", "io,cpu", "-cost", "4", "-delay", "2ms", "-wait", "15ms", "-ramp", "60", "-most", "60", "-seconds", "0.4", "-frame", "200ms", "-warmup", "0.02",
 			"-processes", "1", "-threads", "1,2", "-svg", t.TempDir()}, []string{"Sidekiq alone", "highest rate passed", "1/"}},
 		{[]string{"ab", "-seconds", "0.3", "-warmup", "0.02", "-turns", "2", "-rate", "800", "-workers", "3", "-queues", "4", "-b", "-memory 1MiB", "-profile", filepath.Join(t.TempDir(), "pgo")},
 			[]string{"A: as it is; B: -memory 1MiB", "close/open", "RSS at the end"}},

@@ -99,7 +99,7 @@ func runGrow(ctx context.Context, e *env, r *report, o growOptions) error {
 	}
 	for _, axis := range o.axes {
 		if axis.what == growConnections {
-			if err := raiseFileLimit(2*slices.Max(axis.numbers) + 100); err != nil {
+			if err := raiseFileLimit(slices.Max(axis.numbers) + 200); err != nil {
 				return err
 			}
 		}

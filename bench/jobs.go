@@ -37,6 +37,7 @@ the fewest workers that passed, and the highest rate. Every job is received once
 			cores := fs.String("cores", fmt.Sprint(runtime.NumCPU()), "numbers of cores that the workers may use")
 			fs.DurationVar(&o.delay, "delay", 50*time.Millisecond, "how long the HTTP server takes")
 			fs.IntVar(&o.cost, "cost", 7, "bcrypt's cost; each one more doubles the time")
+			fs.DurationVar(&o.wait, "wait", 500*time.Millisecond, "how long a worker's get waits")
 			fs.IntVar(&o.ramp, "ramp", 100, "jobs a second of the first step, and how many more each next one has")
 			fs.IntVar(&o.most, "most", 2000, "jobs a second where the ramp ends")
 			fs.DurationVar(&o.frame, "frame", 10*time.Second, "length of a frame")
@@ -55,6 +56,7 @@ type jobsOptions struct {
 	grid   []workforce // by number of workers
 	cores  []int
 	delay  time.Duration
+	wait   time.Duration
 	cost   int
 	ramp   int
 	most   int
@@ -93,8 +95,8 @@ func (o *jobsOptions) parse(kinds, processes, threads, cores string, e *env) err
 	if slices.Max(o.cores) > runtime.NumCPU() {
 		return fmt.Errorf("-cores: this machine has %d", runtime.NumCPU())
 	}
-	if o.ramp < 1 || o.frame <= 0 || o.frame > e.window() || o.delay < 0 || o.cost < 4 || o.cost > 20 {
-		return errors.New("-ramp and -frame must be above 0, -frame not above -seconds, -cost from 4 to 20")
+	if o.ramp < 1 || o.frame <= 0 || o.frame > e.window() || o.wait <= 0 || o.delay < 0 || o.cost < 4 || o.cost > 20 {
+		return errors.New("-ramp, -frame and -wait must be above 0, -frame not above -seconds, -cost from 4 to 20")
 	}
 	for _, p := range ps {
 		for _, t := range ts {

@@ -159,7 +159,7 @@ func (t *jobTrial) hire(ctx context.Context) error {
 	}
 	for range t.force.processes {
 		cmd := exec.CommandContext(ctx, self, workerCommand, "-protocol", t.server.protocol, "-addr", t.server.addr,
-			"-threads", strconv.Itoa(t.force.threads), "-kind", t.kind, "-url", t.url, "-cost", strconv.Itoa(t.cost), "-cores", strconv.Itoa(t.cores))
+			"-threads", strconv.Itoa(t.force.threads), "-kind", t.kind, "-url", t.url, "-cost", strconv.Itoa(t.cost), "-cores", strconv.Itoa(t.cores), "-wait", t.wait.String())
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {

@@ -14,7 +14,7 @@ var short = map[string][]string{
 	"scale":   {"-connections", "2", "-turns", "1", "-seconds", "0.06", "-warmup", "0.01"},
 	"noreply": {"-n", "2000", "-turns", "2"},
 	"flow":    {"-producers", "3", "-consumers", "2", "-turns", "1", "-seconds", "0.15", "-warmup", "0.02", "-wait", "30ms", "-rates", "800,10%", "-many", "8", "-many-rate", "300"},
-	"claim":   {"-job", "3ms", "-poll", "2ms", "-rates", "600", "-headroom", "1.5", "-crowd", "2", "-seconds", "0.15", "-warmup", "0.02"},
+	"claim":   {"-job", "3ms", "-poll", "2ms", "-wait", "15ms", "-rates", "600", "-headroom", "1.5", "-crowd", "2", "-seconds", "0.15", "-warmup", "0.02"},
 	"grow":    {"-backlog", "10,150", "-queues", "1,20", "-connections", "1,10", "-held", "60", "-workers", "2", "-turns", "1", "-seconds", "0.04", "-warmup", "0.01"},
 }
 

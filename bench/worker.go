@@ -35,6 +35,7 @@ func runWorker(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 	fs := flag.NewFlagSet(workerCommand, flag.ContinueOnError)
 	protocol, addr := fs.String("protocol", "queue", ""), fs.String("addr", "", "")
 	threads, cost, cores := fs.Int("threads", 1, ""), fs.Int("cost", 8, ""), fs.Int("cores", 1, "")
+	wait := fs.Duration("wait", 500*time.Millisecond, "")
 	kind, url := fs.String("kind", "io", ""), fs.String("url", "", "")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -60,7 +61,7 @@ func runWorker(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 		}
 		cs = append(cs, c)
 	}
-	w := &workerProcess{msg: msg, work: work, out: bufio.NewWriter(stdout)}
+	w := &workerProcess{msg: msg, wait: *wait, work: work, out: bufio.NewWriter(stdout)}
 	if err := w.tell(workerReady); err != nil {
 		return err
 	}
@@ -73,6 +74,7 @@ func runWorker(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 
 type workerProcess struct {
 	msg  *message
+	wait time.Duration // of a get
 	work func() error
 	quit atomic.Bool
 
@@ -96,7 +98,7 @@ func (w *workerProcess) run(c client.Conn) error {
 	}
 	key := l.keys.at(0)
 	for !w.quit.Load() {
-		body, flags, found, err := c.GetWait(key, claimWait)
+		body, flags, found, err := c.GetWait(key, w.wait)
 		if err != nil {
 			return err
 		}
