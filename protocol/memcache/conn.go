@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -148,6 +149,11 @@ func (c *conn) more() bool {
 	}
 	if c.completed && c.srv.IdleTimeout > 0 {
 		c.setDeadline(time.Time{})
+	}
+	if c.srv.busy.Load() > c.srv.cores {
+		// Others are ready to run. By the time they have run the next command is often there, which saves a read in vain, the
+		// parking and the wake-up.
+		runtime.Gosched()
 	}
 	return c.read(func() error { return c.in.fill(false) })
 }

@@ -207,7 +207,7 @@ func (s *Server) admit(nc net.Conn) {
 	s.mu.Unlock()
 	c.session = s.Store.NewSession(c.peer)
 	c.in.init(nc)
-	c.in.parked, c.in.busy, c.in.spin = c.parked, &s.busy, s.cores
+	c.in.parked, c.in.busy, c.in.spin = c.parked, &s.busy, max(1, s.cores-1)
 	go c.serve()
 }
 
