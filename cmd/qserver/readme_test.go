@@ -102,7 +102,7 @@ func readmeCommand(t *testing.T, language string) []string {
 	case "php":
 		return []string{needPHP(t)}
 	case "ruby":
-		return []string{need(t, "Ruby", "-e", "", "ruby")}
+		return []string{need(t, "Dalli for Ruby", "-e", "require 'dalli'", "ruby")}
 	case "python":
 		return []string{need(t, "pymemcache", "-c", "import pymemcache", "python3", "/usr/bin/python3")}
 	case "go":
