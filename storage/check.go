@@ -41,6 +41,7 @@ type checker struct {
 	queues map[uint32]*checkedQueue
 	// A checkpoint leaves out messages whose removal follows in the log: counted by the tree's totals, without a row.
 	leftOut map[uint64]uint32 // message id to queue number
+	recount bool              // the next start counts anew, since a repair did not come to its end
 	report  CheckReport
 }
 
@@ -118,6 +119,10 @@ func (c *checker) tree(progress Progress) error {
 func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 	switch table {
 	case tableMeta:
+		if bytes.Equal(key, recountKey) {
+			c.recount = true
+			return nil
+		}
 		if c.cp, err = decodeCheckpoint(value); err == nil {
 			c.findLeftOut()
 		}
@@ -176,6 +181,7 @@ func (c *checker) ulog(progress Progress) error {
 			c.problem(Problem{File: filepath.Join(c.dir, "ulog"), Offset: rec.Place.Offset, What: fmt.Sprintf("LSN %d: %v", rec.LSN, err), Messages: 1})
 			return nil
 		}
+		op.LSN = rec.LSN
 		c.op(&op, now)
 		return nil
 	})
@@ -238,7 +244,7 @@ func (c *checker) finish() {
 	}
 	for _, q := range c.queues {
 		t := q.treeTotals
-		if t.Live -= q.noRows; !q.forgotten && (t.Live != q.rows || q.noRows == 0 && t.Bytes != q.bytes) {
+		if t.Live -= q.noRows; !q.forgotten && !c.recount && (t.Live != q.rows || q.noRows == 0 && t.Bytes != q.bytes) {
 			c.problem(Problem{File: path, Offset: -1, Messages: max(t.Live-q.rows, q.rows-t.Live),
 				What: fmt.Sprintf("queue %q counts %d messages of %d bytes, its rows are %d of %d bytes", q.Name, t.Live, t.Bytes, q.rows, q.bytes)})
 		}
@@ -266,126 +272,4 @@ func Defrag(dir string, progress Progress) (before, after int64, err error) {
 	defer lock.Close()
 	before, after, err = tree.Defrag(filepath.Join(dir, "tree"), tree.Options{Tables: treeTables()}, stepOf(progress, "defrag"))
 	return before, after, classify(err)
-}
-
-// RepairReport is what Repair did.
-type RepairReport struct {
-	Kept    []string // damaged files, kept beside the new ones
-	Intact  int64    // records and rows carried over
-	Missing []string // what is missing, for people: "LSN 17 to 20 (4 records) of 0000000000000003.ulog"
-}
-
-// Repair makes a folder startable again with everything intact in it; cut drops what lies behind the first damage of the
-// log. Damaged files are kept beside the new ones.
-func Repair(dir string, cut bool, progress Progress) (RepairReport, error) {
-	lock, err := lockExisting(dir)
-	if err != nil {
-		return RepairReport{}, err
-	}
-	defer lock.Close()
-	var r RepairReport
-	cp, err := r.tree(dir, progress)
-	if err != nil {
-		return r, err
-	}
-	log, err := ulog.Repair(filepath.Join(dir, "ulog"), ulog.OS{}, cp.Position, cp.Place, cut)
-	r.Kept = append(append(r.Kept, log.SetAside...), log.Dropped...)
-	for _, m := range log.Missing {
-		r.Missing = append(r.Missing, fmt.Sprintf("records of the update log: LSN %d to %d (%d)", m.First, m.Last, m.Last-m.First+1))
-	}
-	if log.Last.LSN > cp.Position.LSN {
-		r.Intact += int64(log.Last.LSN - cp.Position.LSN)
-	}
-	for _, m := range log.Missing {
-		r.Intact -= int64(m.Last - m.First + 1)
-	}
-	return r, classify(err)
-}
-
-// tree rebuilds the tree from its intact rows if it is damaged, and says where it stands.
-func (r *RepairReport) tree(dir string, progress Progress) (checkpoint, error) {
-	path := filepath.Join(dir, "tree")
-	cp := checkpoint{Base: queue.Base{NextID: 1, NextQueue: 1}}
-	opts := tree.Options{Tables: treeTables()}
-	rep, err := tree.Check(path, opts, stepOf(progress, "reading the tree"), func(table int, _, value []byte) (err error) {
-		if table == tableMeta || table == tableMetaCopy {
-			cp, err = decodeCheckpoint(value)
-		}
-		return err
-	})
-	if err != nil || len(rep.Problems) == 0 {
-		return cp, err
-	}
-	for _, p := range rep.Problems {
-		r.Missing = append(r.Missing, "rows of the tree: "+p.Error())
-	}
-	fresh := path + ".repaired"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return cp, err
-	}
-	t, err := tree.Open(fresh, opts)
-	if err != nil {
-		return cp, err
-	}
-	if err := r.salvage(t, path, opts, cp, progress); err != nil {
-		return cp, errors.Join(err, t.Close())
-	}
-	if err := t.Close(); err != nil {
-		return cp, err
-	}
-	kept, err := keepAside(path)
-	if err != nil {
-		return cp, err
-	}
-	r.Kept = append(r.Kept, kept)
-	return cp, os.Rename(fresh, path)
-}
-
-// salvage copies every intact row of the damaged file into t and counts the messages anew.
-func (r *RepairReport) salvage(t *tree.Tree, damaged string, opts tree.Options, cp checkpoint, progress Progress) error {
-	type tableRow struct {
-		table      int
-		key, value []byte
-	}
-	var batch []tableRow
-	size := 0
-	flush := func() error {
-		err := t.Update(func(tx *tree.Tx) error {
-			for _, w := range batch {
-				if err := tx.Put(w.table, w.key, w.value); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		r.Intact += int64(len(batch))
-		batch, size = nil, 0
-		return err
-	}
-	_, err := tree.Check(damaged, opts, stepOf(progress, "saving the tree's rows"), func(table int, key, value []byte) error {
-		batch = append(batch, tableRow{table, bytes.Clone(key), bytes.Clone(value)})
-		if size += len(key) + len(value); size < strideBytes {
-			return nil
-		}
-		return flush()
-	})
-	if err != nil {
-		return err
-	}
-	meta := appendCheckpoint(nil, &cp)
-	batch = append(batch, tableRow{tableMeta, baseKey, meta}, tableRow{tableMetaCopy, baseKey, meta})
-	if err := flush(); err != nil {
-		return err
-	}
-	return recount(t)
-}
-
-// keepAside renames a damaged file so that it is out of the way, and returns its new name.
-func keepAside(path string) (string, error) {
-	for i := 1; ; i++ {
-		name := fmt.Sprintf("%s.damaged-%d", path, i)
-		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
-			return name, os.Rename(path, name)
-		}
-	}
 }

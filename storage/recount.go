@@ -9,6 +9,20 @@ import (
 	"qserver/storage/tree"
 )
 
+// recountIfMarked counts the messages anew if a repair, or a gap in the log that it left, asks for it.
+func (s *Store) recountIfMarked() error {
+	marked := false
+	err := s.tree.View(func(v *tree.View) (err error) {
+		_, marked, err = v.Get(tableMeta, recountKey)
+		return err
+	})
+	if err != nil || !marked {
+		return err
+	}
+	s.log.Warn("the folder was repaired: counting the messages anew")
+	return recount(s.tree)
+}
+
 // recount makes the totals of every queue agree with the rows that are there, after a repair has left a gap in the log:
 // enqueues or acks may be missing. What was enqueued is then what is accounted for (I9).
 func recount(t *tree.Tree) error {
@@ -37,7 +51,8 @@ func recount(t *tree.Tree) error {
 				return err
 			}
 		}
-		return nil
+		_, _, err = tx.Delete(tableMeta, recountKey)
+		return err
 	})
 }
 

@@ -34,6 +34,10 @@ func treeTables() []tree.TableSpec {
 
 var baseKey = []byte("base")
 
+// recountKey is the meta row that a repair, or a gap in the log, leaves: the totals are to be counted anew at the end of the
+// next recovery.
+var recountKey = []byte("recount")
+
 // checkpoint is what the tree's meta row says: the position of the log that the tree has, and the counters there.
 type checkpoint struct {
 	queue.Base

@@ -203,14 +203,12 @@ func (s *Store) readCheckpoint() error {
 // nothing of it.
 func (s *Store) catchUp() error {
 	first, end := s.cp.Position.LSN, s.ulog.Written().LSN
-	gapped := false
 	for last := time.Now(); s.cp.Position.LSN < end; {
 		d := s.newStride()
 		if err := s.stride(d, end, min(recoveryStride, s.opts.Memory/8)); err != nil {
 			return fmt.Errorf("write the update log's tail into the tree: %w", err)
 		}
 		d.reset()
-		gapped = gapped || d.gapped
 		if time.Since(last) > time.Second {
 			last = time.Now()
 			s.opts.Progress("replaying the update log", int64(s.cp.Position.LSN-first), int64(end-first))
@@ -224,11 +222,7 @@ func (s *Store) catchUp() error {
 		s.tree.DropPages()
 		debug.FreeOSMemory() // what the strides needed is not needed again
 	}
-	if gapped {
-		s.log.Warn("records are missing from the update log: counting the messages anew")
-		return recount(s.tree)
-	}
-	return nil
+	return s.recountIfMarked()
 }
 
 // restore makes the index stand where the tree stands.

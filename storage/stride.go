@@ -109,6 +109,9 @@ func (d *stride) write() error {
 			d.put(tableQueues, queueKey(num), appendQueueRow(nil, &q.queueRow))
 		}
 	}
+	if d.gapped {
+		d.put(tableMeta, recountKey, nil)
+	}
 	meta := appendCheckpoint(nil, &d.cp)
 	d.put(tableMeta, baseKey, meta)
 	d.put(tableMetaCopy, baseKey, meta)
