@@ -14,8 +14,8 @@ import (
 // (I5) and wakes the others. What is staged meanwhile is the next batch, and one who waits for it is woken to lead that. So an
 // uncontended commit is done by the goroutine that wants it, without any hand-off.
 //
-// Sync, for those whose records the mode wants on the disk: again one does it for all who wait, whatever was written until
-// then; who comes meanwhile waits for the next. An ack that needs no sync never waits for one, and a message is handed to a
+// Sync, for those whose records the mode wants on the disk: again one does it for all who wait, after it has written what is
+// staged; who comes meanwhile waits for the next. An ack that needs no sync never waits for one, and a message is handed to a
 // consumer while its producer still waits; only the answer needs the disk (I4).
 //
 // The contract that anything in place of the update log must keep: records are applied in the order in which they
@@ -85,10 +85,10 @@ func (s *Store) mustSync(kind queue.Kind) bool {
 
 // commit waits until every record of f is applied, and durable as the mode promises.
 func (s *Store) commit(f *follower) error {
-	if err := s.commitWrite(f); err != nil {
+	if err := s.commitSync(f); err != nil {
 		return err
 	}
-	return s.commitSync(f)
+	return s.commitWrite(f)
 }
 
 // commitWrite waits until every record up to f.lsn is written and applied.
@@ -120,7 +120,8 @@ func (s *Store) commitWrite(f *follower) error {
 	return nil
 }
 
-// commitSync waits until the log is on the disk up to f.sync, which is written.
+// commitSync waits until the log is on the disk up to f.sync. Who leads writes all that is staged first; who waits for the
+// next sync need not write before.
 func (s *Store) commitSync(f *follower) error {
 	if s.ulog.Synced() >= f.sync {
 		return nil
@@ -138,8 +139,12 @@ func (s *Store) commitSync(f *follower) error {
 			continue
 		}
 		s.syncing = true
+		staged := follower{lsn: s.staged, wake: f.wake}
 		s.mu.Unlock()
-		err := s.syncLog()
+		err := s.commitWrite(&staged)
+		if err == nil {
+			err = s.syncLog()
+		}
 		s.lockIndex()
 		s.syncing = false
 		if err != nil {
