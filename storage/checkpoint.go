@@ -18,6 +18,7 @@ import (
 
 const (
 	strideBytes    = 8 << 20   // of bodies in one transaction
+	strideLeast    = 64 << 10  // the same on a full disk
 	recoveryStride = 32 << 20  // the same while nothing else needs the memory
 	strideRecords  = 100_000   // at most in one transaction
 	goneMax        = 128 << 10 // acks of messages in the tree that are remembered until it has them
@@ -53,7 +54,7 @@ func (s *Store) pressureLocked() {
 // the tree.
 func (s *Store) dueLocked(memoryShort bool, gone int, length int64) bool {
 	behind := s.behindLocked()
-	return memoryShort || s.ix.Gone() > gone || behind > 3*length || behind > length && s.ix.FreshBytes() < behind/2
+	return memoryShort || s.full.Load() && behind > 0 || s.ix.Gone() > gone || behind > 3*length || behind > length && s.ix.FreshBytes() < behind/2
 }
 
 // behindLocked is how many bytes of the log, about, the tree does not have.
@@ -79,6 +80,12 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			s.relieve(ctx)
 			continue
 		case <-tick.C:
+		}
+		if s.full.Load() {
+			s.relieve(ctx)
+			s.strides.Lock()
+			s.shrink()
+			s.strides.Unlock()
 		}
 		now, lsn := time.Now(), s.applied.Load()
 		if lsn != last {
@@ -225,14 +232,19 @@ func (s *Store) checkpoint(ctx context.Context, end uint64) (more bool, err erro
 		err = s.Sync()
 	}
 	if err == nil {
-		err = s.stride(d, end, strideBytes)
+		err = s.stride(d, end, s.strideMax)
 	}
 	if err != nil {
 		s.mu.Lock()
 		s.ix.NotMoved(d.moved)
 		s.mu.Unlock()
+		if errors.Is(err, syscall.ENOSPC) && s.strideMax > strideLeast {
+			s.strideMax /= 2 // a smaller one may find room, and free some
+			return true, nil
+		}
 		return false, err
 	}
+	s.strideMax = min(2*s.strideMax, strideBytes)
 	s.advanced(d)
 	return s.cp.Position.LSN < end, nil
 }
@@ -329,7 +341,11 @@ func (s *Store) limits() queue.Limits {
 // shrink rewrites the tree when it is mostly empty.
 func (s *Store) shrink() {
 	file, used := s.tree.Size()
-	if file < shrinkFrom || used > file/4 {
+	least := int64(shrinkFrom)
+	if s.full.Load() {
+		least /= 32
+	}
+	if file < least || used > file/4 {
 		return
 	}
 	if err := s.tree.Shrink(); err != nil {

@@ -87,6 +87,7 @@ func (c *Session) restOnLocked(lsn uint64) {
 // ErrNoMemory when nothing can be freed, and why the store is not writable.
 func (c *Session) admit(n int) error {
 	s := c.s
+	s.spendDisk(n)
 	if s.memoryBytes.Load() < s.opts.Memory && s.ulog.Room() > s.roomFor(n) {
 		return nil
 	}

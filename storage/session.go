@@ -115,6 +115,9 @@ func (c *Session) pickLocked(name []byte, p Pick) (*queue.Reservation, error) {
 // Ack removes the picked message: the answer is DELETED once Commit has returned nil. ErrNotFound: nothing picked, or its
 // place in the list had ended (that place is now used up). By receipt it works from any session.
 func (c *Session) Ack(name []byte, p Pick) error {
+	if err := c.s.roomToAck(); err != nil {
+		return err
+	}
 	c.s.lockIndex()
 	defer c.s.unlockIndex()
 	r, err := c.pickLocked(name, p)
@@ -131,6 +134,9 @@ func (c *Session) Ack(name []byte, p Pick) error {
 
 // Release gives the picked message back, ready again after delay, one delivery counted.
 func (c *Session) Release(name []byte, p Pick, delay time.Duration) error {
+	if err := c.s.roomToAck(); err != nil && delay > 0 {
+		return err
+	}
 	c.s.lockIndex()
 	defer c.s.unlockIndex()
 	r, err := c.pickLocked(name, p)

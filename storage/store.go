@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"qserver/storage/queue"
@@ -52,7 +53,8 @@ type Store struct {
 
 	applied     atomic.Uint64
 	memoryBytes atomic.Int64
-	full        atomic.Bool // no room on the disk: enqueues are refused
+	full        atomic.Bool  // no room on the disk: enqueues are refused
+	diskBudget  atomic.Int64 // bytes that may be enqueued before the disk is looked at again
 	syncs       atomic.Int64
 	checkpoints atomic.Int64
 
@@ -65,6 +67,8 @@ type Store struct {
 	sweeps  map[uint32][]byte // queues with purged rows in the tree: where to go on; guarded by strides
 	cp      checkpoint        // where the tree stands; guarded by strides
 	scratch *scratch          // guarded by strides
+
+	strideMax int64 // bytes of bodies in one transaction; smaller after want of space; guarded by strides
 
 	actor  *Session // the store's own records: expiry, receipts, purges
 	cancel context.CancelFunc
@@ -90,7 +94,7 @@ func openStill(dir string, o Options) (*Store, error) {
 	o.setDefaults()
 	s := &Store{dir: dir, opts: o, log: o.Log, start: time.Now(), failed: make(chan struct{}), room: make(chan struct{}),
 		open: new(batch), spare: new(batch), ix: queue.NewIndex(),
-		sweeps: make(map[uint32][]byte)}
+		sweeps: make(map[uint32][]byte), strideMax: strideBytes}
 	s.pokes.time, s.pokes.checkpoint = make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := s.recover(); err != nil {
 		s.closeFiles()
@@ -206,6 +210,9 @@ func (s *Store) catchUp() error {
 	for last := time.Now(); s.cp.Position.LSN < end; {
 		d := s.newStride()
 		if err := s.stride(d, end, min(recoveryStride, s.opts.Memory/8)); err != nil {
+			if errors.Is(err, syscall.ENOSPC) {
+				err = s.noRoomToRecover(err)
+			}
 			return fmt.Errorf("write the update log's tail into the tree: %w", err)
 		}
 		d.reset()
@@ -390,7 +397,10 @@ func (s *Store) Close() error {
 
 // lastCheckpoint brings the tree up to the log's end and seals the log.
 func (s *Store) lastCheckpoint() error {
-	if err := s.checkpointAll(context.Background()); err != nil {
+	err := s.checkpointAll(context.Background())
+	if errors.Is(err, syscall.ENOSPC) {
+		s.log.Warn("no room for the last checkpoint: the next start makes it, and needs the room then", "err", err)
+	} else if err != nil {
 		return fmt.Errorf("last checkpoint: %w", err)
 	}
 	if err := s.ulog.Seal(); err != nil {

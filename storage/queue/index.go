@@ -305,7 +305,7 @@ func (ix *Index) applyPurge(q *Queue, op *Op) {
 		q.doorLive, q.doorPurged = 0, q.purgedID
 	}
 	if q.ready != nil {
-		q.ready.Scan(func(m *Message) bool { ix.memory.drop(m); return true })
+		q.ready.Scan(func(m *Message) bool { ix.purgeMessage(m); return true })
 		q.ready = nil
 	}
 	ix.addCold(q, -q.coldDelayed)
@@ -326,7 +326,7 @@ func (ix *Index) purgeDelayed(q *Queue) {
 	})
 	for _, m := range mine {
 		ix.delayed.Delete(m)
-		ix.memory.drop(m)
+		ix.purgeMessage(m)
 	}
 	var old []timer
 	ix.timers.Scan(func(t timer) bool {
@@ -352,8 +352,14 @@ func (ix *Index) purgeHeld(q *Queue) {
 		delete(ix.receipts, r.Receipt)
 		ix.unlease(r)
 		r.over()
-		ix.memory.drop(m)
+		ix.purgeMessage(m)
 	}
+}
+
+// purgeMessage drops m, which a purge removes.
+func (ix *Index) purgeMessage(m *Message) {
+	ix.memory.die(m.ID)
+	ix.memory.drop(m)
 }
 
 func (ix *Index) applyForget(q *Queue) {

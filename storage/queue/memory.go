@@ -80,6 +80,11 @@ func (y *memory) setBody(m *Message, body []byte) {
 func (y *memory) removed(id, lsn uint64) {
 	delete(y.gone, id) // the mark of leave
 	y.outdated(id, lsn)
+	y.die(id)
+}
+
+// die notes that the tree need not see message id, if it has not.
+func (y *memory) die(id uint64) {
 	if id < y.deadBase {
 		return
 	}
