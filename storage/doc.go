@@ -31,7 +31,7 @@
 //	I1   The state is the tree at its position plus the log's records behind it.
 //	I2   Index.Apply is deterministic and total.
 //	I3   Ready order is (priority, id); a release returns a message to its old place.
-//	I4   Nobody sees success before the mode's promise holds; nothing is applied before it is in the log.
+//	I4   Nobody sees success before the mode's promise holds; nothing is applied before it is in the log (written).
 //	I5   Records are applied in the order of their LSNs, by one applier.
 //	I6   The tree's rows and its position change in one transaction.
 //	I7   After a failed write or sync the log accepts nothing more.
