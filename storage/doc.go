@@ -42,7 +42,7 @@
 // # How a record travels
 //
 //	Session.Enqueue ─▶ door (queue.Index, all staged records seen) ─▶ stage: place in the order ─▶ …
-//	Session.Commit  ─▶ leader: one write for all that is staged ─▶ sync if the mode asks ─▶ Apply in order ─▶ wake
+//	Session.Commit  ─▶ leader: one write for all that is staged ─▶ Apply in order ─▶ sync if the mode asks ─▶ answer
 //	checkpoint      ─▶ read the log behind the tree, megabytes at a time ─▶ one tree transaction ─▶ evict, release segments
 //
 // Recovery takes the same way as the checkpoint: the log's tail is written into the tree, then the counters are read
