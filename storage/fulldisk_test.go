@@ -17,7 +17,7 @@ func putUntilFull(t *testing.T, s *storage.Store, from, size int) (n int) {
 	c := s.NewSession("fill")
 	defer c.Close()
 	for ; ; n++ {
-		_, err := c.Enqueue(q, storage.PutRequest{Body: []byte(fmt.Sprintf("m%d %*d", from+n, size, 0)), Priority: storage.DefaultPriority})
+		_, err := c.Enqueue(q, storage.PutRequest{Body: fmt.Appendf(nil, "m%d %*d", from+n, size, 0), Priority: storage.DefaultPriority})
 		if err == nil {
 			err = c.Commit()
 		}

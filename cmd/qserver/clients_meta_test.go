@@ -38,7 +38,7 @@ func TestMemccapable(t *testing.T) {
 	}
 	s := startProgram(t, buildProgram(t), "-allow-flush-all")
 	out, _ := exec.CommandContext(t.Context(), command, "-b", "-h", "127.0.0.1", "-p", s.port()).Output()
-	for _, name := range strings.Fields("noop quit quitq flush flushq add addq get getq getk getkq version stat") {
+	for name := range strings.FieldsSeq("noop quit quitq flush flushq add addq get getq getk getkq version stat") {
 		if form := regexp.MustCompile(`binary ` + name + ` +\[pass\]`); !form.Match(out) {
 			t.Errorf("%s does not pass:\n%s", name, out)
 		}
