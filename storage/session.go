@@ -134,6 +134,16 @@ func (c *Session) Ack(name []byte, p Pick) error {
 
 // Release gives the picked message back, ready again after delay, one delivery counted.
 func (c *Session) Release(name []byte, p Pick, delay time.Duration) error {
+	return c.release(name, p, delay, false)
+}
+
+// Backoff is Release with a delay that doubles with each earlier delivery which ended without an ack: delay, twice delay, and so
+// on, up to an hour, or delay if that is longer.
+func (c *Session) Backoff(name []byte, p Pick, delay time.Duration) error {
+	return c.release(name, p, delay, true)
+}
+
+func (c *Session) release(name []byte, p Pick, delay time.Duration, grows bool) error {
 	if err := c.s.roomToAck(); err != nil && delay > 0 {
 		return err
 	}
@@ -150,11 +160,23 @@ func (c *Session) Release(name []byte, p Pick, delay time.Duration) error {
 	if !c.s.roomToAckLocked() {
 		return ErrDiskFull
 	}
+	if grows {
+		delay = grown(delay, r.Msg.Deliveries)
+	}
 	op := c.s.ix.DoorRelease(r, time.Now().Add(delay).UnixMilli())
 	c.stage(&op, nil)
 	c.read = c.rec.lsn
 	c.s.nextAtLocked(op.NewDue)
 	return nil
+}
+
+// grown returns delay doubled so many times, but not beyond an hour.
+func grown(delay time.Duration, times uint32) time.Duration {
+	const limit = time.Hour
+	for ; times > 0 && delay < limit; times-- {
+		delay = min(2*delay, limit)
+	}
+	return delay
 }
 
 // Touch gives the picked message a lease from now on; 0 takes the lease away (the reservation lives with its session again,

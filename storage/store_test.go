@@ -183,6 +183,52 @@ func testDelayedTTLAndWait(t *testing.T) {
 	wantCounts(t, s, "q", 0, 0, 0)
 }
 
+// A nack's delay doubles with the deliveries that ended without an ack, whoever had them, over a restart, and up to an hour.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := open(t, dir, storage.Options{})
+		c := s.NewSession("c")
+		putReq(t, c, "q", storage.PutRequest{Body: []byte("job")})
+		get(t, c, "q")
+		c.Close() // a delivery that ended with its connection counts, too
+		for i, want := range []time.Duration{20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600} {
+			if i == 3 {
+				s.Close()
+				s = open(t, dir, storage.Options{})
+			}
+			c := s.NewSession("c")
+			if got, ok := get(t, c, "q"); got != "job" || !ok {
+				t.Fatalf("delivery %d: got %q", i, got)
+			}
+			if err := c.Backoff([]byte("q"), storage.Pick{}, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			time.Sleep(want*time.Second - 100*time.Millisecond)
+			wantCounts(t, s, "q", 1, 0, 0)
+			time.Sleep(1100 * time.Millisecond)
+			wantCounts(t, s, "q", 1, 1, 0)
+		}
+		c = s.NewSession("c")
+		defer c.Close()
+		get(t, c, "q")
+		if err := c.Backoff([]byte("q"), storage.Pick{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		wantCounts(t, s, "q", 1, 1, 0)
+		get(t, c, "q")
+		if err := c.Backoff([]byte("q"), storage.Pick{}, 2*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*time.Hour - time.Second)
+		wantCounts(t, s, "q", 1, 0, 0)
+	})
+}
+
 // A backlog that falls due at once must not come into memory at once (I10).
 func TestDueBacklogStaysOnDisk(t *testing.T) {
 	const n, memory = 20000, 1 << 20

@@ -14,7 +14,7 @@
 //	gat, gats           the same with a lease
 //	                      /t=ms  /open  /close  /abort  /close/open  /peek  /lease=s  /n=tag  /batch=k
 //	delete              ack the message that this connection reserved first
-//	                      /id=receipt  /n=tag  /release=s
+//	                      /id=receipt  /n=tag  /release=s  /backoff=s
 //	touch               give it a lease from now on
 //	                      /id=receipt  /n=tag
 //	stats               memcached's numbers; stats items, settings, queues, reset; STATS has the queues, too

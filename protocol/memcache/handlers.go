@@ -162,14 +162,18 @@ func (c *conn) delete() {
 	}
 }
 
-// ack ends the reservation that the command's key names: acks it, or gives it back with release=. false: the refusal is answered.
+// ack ends the reservation that the command's key names: acks it, or gives it back with release= or backoff=. false: the refusal
+// is answered.
 func (c *conn) ack() bool {
 	k := &c.cmd.key
 	pick := storage.Pick{Receipt: k.receipt, Tag: k.tag}
 	var err error
-	if k.options&optRelease != 0 {
+	switch {
+	case k.options&optRelease != 0:
 		err = c.session.Release(k.name, pick, k.delay)
-	} else {
+	case k.options&optBackoff != 0:
+		err = c.session.Backoff(k.name, pick, k.delay)
+	default:
 		err = c.session.Ack(k.name, pick)
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ const maxKey = 250
 const (
 	maxWaitMS  = 24 * 60 * 60 * 1000     // t=: a day
 	maxLease   = 30 * 24 * 60 * 60       // lease=, in seconds: 30 days, as far as memcached counts relative times
-	maxDelay   = 10 * 365 * 24 * 60 * 60 // delay= and release=, in seconds: ten years
+	maxDelay   = 10 * 365 * 24 * 60 * 60 // delay=, release= and backoff=, in seconds: ten years
 	maxBatch   = 10_000                  // batch=
 	maxReceipt = uint64(1)<<53 - 1       // id=
 )
@@ -35,13 +35,14 @@ const (
 	optReceipt
 	optRelease
 	optKick
+	optBackoff
 )
 
 // The options that each family of verbs takes.
 const (
 	getOptions    = optWait | optOpen | optClose | optAbort | optPeek | optLease | optTag | optBatch
 	setOptions    = optDelay | optPriority | optDedup
-	deleteOptions = optReceipt | optTag | optRelease
+	deleteOptions = optReceipt | optTag | optRelease | optBackoff
 	touchOptions  = optReceipt | optTag
 	oneOptions    = getOptions &^ optBatch // of gets that answer one message
 	lookOptions   = optWait | optPeek | optClose | optAbort
@@ -55,7 +56,7 @@ type queueKey struct {
 	options  optionSet
 	wait     time.Duration
 	lease    time.Duration
-	delay    time.Duration // of delay= or release=
+	delay    time.Duration // of delay=, release= or backoff=
 	priority uint32
 	batch    int // 0: not given
 	receipt  uint64
@@ -198,6 +199,8 @@ func optionNamed(name []byte, valued bool) optionSet {
 		return optDedup
 	case "release":
 		return optRelease
+	case "backoff":
+		return optBackoff
 	}
 	return 0
 }
@@ -211,7 +214,7 @@ func (k *queueKey) number(opt optionSet, n uint64) bool {
 	case optLease:
 		k.lease = time.Duration(min(n, maxLease)) * time.Second
 		return n <= maxLease
-	case optDelay, optRelease:
+	case optDelay, optRelease, optBackoff:
 		k.delay = time.Duration(min(n, maxDelay)) * time.Second
 		return n <= maxDelay
 	case optPriority:
@@ -227,8 +230,8 @@ func (k *queueKey) number(opt optionSet, n uint64) bool {
 	return false
 }
 
-// combines says whether the options make sense together: peek and abort stand alone but for t=, close alone or with open, and a
-// tag names one reservation, so it can't name a batch.
+// combines says whether the options make sense together: peek and abort stand alone but for t=, close alone or with open, a
+// tag names one reservation, so it can't name a batch, and there is one delay.
 func (k *queueKey) combines() bool {
 	o := k.options &^ optWait
 	switch {
@@ -236,6 +239,8 @@ func (k *queueKey) combines() bool {
 		return o == optPeek || o == optAbort
 	case o&optClose != 0 && o&optOpen == 0:
 		return o == optClose
+	case o&(optRelease|optBackoff) == optRelease|optBackoff:
+		return false
 	}
 	return o&(optTag|optBatch) != optTag|optBatch
 }

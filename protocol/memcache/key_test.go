@@ -93,6 +93,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"receipt 2^53", "q/id=9007199254740992", "delete", false},
 		{"huge receipt", "q/id=99999999999999999999999", "delete", false},
 		{"bury", "q/bury", "delete", false},
+		{"two delays", "q/release=1/backoff=1", "delete", false},
 		{"release on touch", "q/release=0", "touch", false},
 		{"kick", "q/kick", "none", false},
 	} {

@@ -314,6 +314,9 @@ func (c *conn) metaDelete(m *metaCommand) {
 		k.options |= optReceipt
 		k.receipt = m.receipt
 	}
+	if f == faultNone && m.has('I') && k.options&optBackoff != 0 {
+		f = faultOption // two delays
+	}
 	if f == faultNone && m.has('T') {
 		delay, ok := leaseTime(m.ttl)
 		switch {

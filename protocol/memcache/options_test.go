@@ -10,7 +10,7 @@ import (
 // TestEveryVerbAndOption tries each option on each verb: it is taken where the table of options says so, and refused by the one
 // line for that elsewhere, with the body swallowed and nothing reserved.
 func TestEveryVerbAndOption(t *testing.T) {
-	options := strings.Fields("t=1 open close abort peek close/open lease=5 n=tag batch=2 delay=5 pri=3 dedup=K id=7 release=0 bury kick bogus bogus=1")
+	options := strings.Fields("t=1 open close abort peek close/open lease=5 n=tag batch=2 delay=5 pri=3 dedup=K id=7 release=0 backoff=5 bury kick bogus bogus=1")
 	get := strings.Fields("t=1 open close abort peek close/open lease=5 n=tag batch=2")
 	for _, tt := range []struct {
 		verb, line string // %s is the key
@@ -26,7 +26,7 @@ func TestEveryVerbAndOption(t *testing.T) {
 		{"gets", "gets %s\r\n", get},
 		{"gat", "gat 60 %s\r\n", get},
 		{"gats", "gats 60 %s none\r\n", get},
-		{"delete", "delete %s\r\n", []string{"id=7", "n=tag", "release=0"}},
+		{"delete", "delete %s\r\n", []string{"id=7", "n=tag", "release=0", "backoff=5"}},
 		{"touch", "touch %s 60\r\n", []string{"id=7", "n=tag"}},
 		{"incr", "incr %s 1\r\n", nil},
 		{"decr", "decr %s 1\r\n", nil},
