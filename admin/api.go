@@ -62,6 +62,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.serveRPC(w, r, strings.TrimPrefix(r.URL.Path, rpcPrefix))
 		return
 	}
+	if s.Pprof && strings.HasPrefix(path, pprofPrefix) {
+		s.servePprof(w, r)
+		return
+	}
 	handlers := map[string]http.HandlerFunc{
 		"/healthz":       s.serveHealth,
 		"/readyz":        s.serveReady,

@@ -20,6 +20,7 @@
 //	GET  /api/v1/queues            queues in byte order of their names; ?prefix= ?after= ?limit=
 //	GET  /api/v1/queues/{name}     one queue; the whole rest of the path, percent-decoded once, is its name
 //	GET  /api/v1/queue?name=       the same, for the names that URLs cannot carry in a path ("." and "..")
+//	GET  /debug/pprof/…            Go's profiles, if Server.Pprof is set
 //	*    /rpc/{procedure}          void, echo, report, status, clear, synchronize, ulog_list, ulog_remove
 //
 // HEAD is answered wherever GET is. Field names of the JSON answers end in their unit (age_ms, uptime_ms, bytes) or in

@@ -65,6 +65,7 @@ const (
 type Server struct {
 	Hosts          []string      // names or addresses besides loopback that a Host header may carry, without port; any case
 	AllowFlushAll  bool          // /rpc/clear may purge all queues
+	Pprof          bool          // serve Go's profiles below /debug/pprof/
 	CmdDir         string        // folder of the programs that /rpc/synchronize may run; empty: none
 	CopyDir        string        // where such a program finds its copy; folder "backup" within the store's if empty
 	CommandTimeout time.Duration // longest copy and run of such a program, together; 10 minutes if 0

@@ -19,6 +19,7 @@ type config struct {
 	listen, admin string // host:port
 	adminHosts    []string
 	insecure      bool
+	pprof         pprofMode
 	maxConns      int
 
 	data         string
@@ -79,6 +80,7 @@ func (c *config) knobs() []knob {
 		{addresses, "admin", "ADDRESS", "127.0.0.1:1978", "HTTP: health, counts, Kyoto Tycoon's procedures", address(&c.admin)},
 		{addresses, "admin-hosts", "NAME,…", "", "names that HTTP requests may be sent to besides loopback and\nthe address of -admin", c.setHosts},
 		{addresses, "insecure", "", "off", "listen beyond loopback although nothing asks for a password", toggle(&c.insecure)},
+		{addresses, "pprof", "", "off", "Go's profiles at /debug/pprof/ of -admin, if that is a loopback\naddress; -pprof=public: wherever it is", c.pprof.set},
 
 		{data, "data", "DIR", "./qserver-data", "folder of the messages; made if it is not there", text(&c.data, "a folder")},
 		{data, "sync", "MODE", "enqueue", "what waits for the disk before it is answered: always (all),\nenqueue (acks may come again after a power cut), interval=1s\n(a power cut undoes at most that long), never", c.setSync},

@@ -42,6 +42,8 @@ func TestKnobs(t *testing.T) {
 		{"admin-hosts", "q.example,q", "a b", func(c *config) any { return strings.Join(c.adminHosts, " ") }, "q.example q", "want host names without port, parted by commas"},
 		{"insecure", "true", "perhaps", func(c *config) any { return c.insecure }, true, "want on or off"},
 		{"insecure", "on", "2", func(c *config) any { return c.insecure }, true, "want on or off"},
+		{"pprof", "on", "perhaps", func(c *config) any { return c.pprof }, pprofLoopback, "want on, off or public"},
+		{"pprof", "public", "2", func(c *config) any { return c.pprof }, pprofPublic, "want on, off or public"},
 		{"max-conns", "1", "0", func(c *config) any { return c.maxConns }, 1, "want a number from 1 to 10000000"},
 		{"data", "x", "", func(c *config) any { return c.data }, "x", "want a folder"},
 		{"sync", "always", "sometimes", func(c *config) any { return c.syncText() }, "always", "want always, enqueue, interval=DURATION or never"},
@@ -149,6 +151,32 @@ func TestConfigErrors(t *testing.T) {
 		_, err := parseConfig(strings.Fields(tt.args), nil)
 		if errText(err) != tt.err || exitCode(err) != exitUsage {
 			t.Errorf("%s: got %q with code %d, want %q", tt.args, errText(err), exitCode(err), tt.err)
+		}
+	}
+}
+
+// TestPprofGuard shows that profiles stay on the machine unless just that was asked for.
+func TestPprofGuard(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		code int
+	}{
+		{"-pprof", 0},
+		{"-pprof -admin 0.0.0.0:0", exitRefused},
+		{"-pprof -admin 0.0.0.0:0 -insecure", exitRefused},
+		{"-pprof=off -admin 0.0.0.0:0", 0},
+		{"-pprof=public -admin 0.0.0.0:0", 0},
+	} {
+		c, err := parseConfig(strings.Fields(tt.args), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := resolve("admin", c.admin)
+		if err == nil {
+			err = c.pprof.guard(e)
+		}
+		if got := exitCode(err); got != tt.code {
+			t.Errorf("%s: exit code %d (%v), want %d", tt.args, got, err, tt.code)
 		}
 	}
 }

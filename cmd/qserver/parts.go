@@ -39,6 +39,7 @@ func newAdmin(s *server, at endpoint) *admin.Server {
 	return &admin.Server{
 		Hosts:         append(ownNames(at), c.adminHosts...),
 		AllowFlushAll: c.allowFlushAll,
+		Pprof:         c.pprof != pprofOff,
 		CmdDir:        c.cmd,
 		IdleTimeout:   c.adminIdle,
 		Version:       version,

@@ -36,7 +36,7 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(adminAt.guard(c.insecure), listenAt.guard(c.insecure)); err != nil {
+	if err := errors.Join(adminAt.guard(c.insecure), listenAt.guard(c.insecure), c.pprof.guard(adminAt)); err != nil {
 		return withCode(exitRefused, err)
 	}
 	if err := refuseFile(c.data); err != nil {
