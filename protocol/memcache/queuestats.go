@@ -25,11 +25,11 @@ func (c *conn) eachQueue(fn func(q *storage.QueueStats)) bool {
 	}
 }
 
-// queueStats lists the numbers of every queue. false: the connection ends.
-func (c *conn) queueStats() bool {
+// queueStats lists the numbers of every queue; kestrel is for its clients. false: the connection ends.
+func (c *conn) queueStats(kestrel bool) bool {
 	return c.eachQueue(func(q *storage.QueueStats) {
 		prefix := "queue_" + q.Name + "_"
-		queueNumbers(q, func(name string, n int64) { c.statInt(prefix+name, n) })
+		queueNumbers(q, kestrel, func(name string, n int64) { c.statInt(prefix+name, n) })
 	})
 }
 
@@ -41,7 +41,7 @@ func (c *conn) dumpStats() {
 	whole := c.eachQueue(func(q *storage.QueueStats) {
 		b := append(c.out.begin(), "queue '"...)
 		b = append(append(b, q.Name...), "' {\r\n"...)
-		queueNumbers(q, func(name string, n int64) {
+		queueNumbers(q, true, func(name string, n int64) {
 			b = append(append(append(b, "  "...), name...), '=')
 			b = append(strconv.AppendInt(b, n, 10), '\r', '\n')
 		})
@@ -52,15 +52,21 @@ func (c *conn) dumpStats() {
 	}
 }
 
-// queueNumbers emits a queue's numbers, under Kestrel's names where it has one.
-func queueNumbers(q *storage.QueueStats, emit func(name string, n int64)) {
+// queueNumbers emits a queue's numbers, under Kestrel's names where it has one. Kestrel's clients and monitors take age for
+// milliseconds; it is seconds elsewhere, as in memcached's statistics.
+func queueNumbers(q *storage.QueueStats, kestrel bool, emit func(name string, n int64)) {
 	emit("items", q.Items)
 	emit("ready", q.Ready)
 	emit("reserved", q.Reserved)
 	emit("delayed", q.Delayed)
 	emit("dead", q.Dead)
 	emit("bytes", q.Bytes)
-	emit("age", int64(q.Age/time.Second))
+	if kestrel {
+		emit("age", int64(q.Age/time.Millisecond))
+		emit("discarded", 0) // a full queue refuses, and throws nothing out
+	} else {
+		emit("age", int64(q.Age/time.Second))
+	}
 	emit("age_msec", int64(q.Age/time.Millisecond))
 	emit("waiters", q.Waiters)
 	emit("total_items", q.TotalItems)

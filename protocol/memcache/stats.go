@@ -139,7 +139,7 @@ func (c *conn) stats() {
 	switch string(word) {
 	case "":
 		c.generalStats()
-		if c.cmd.upper && !c.queueStats() { // Kestrel's clients look for their queues here
+		if c.cmd.upper && !c.queueStats(true) { // Kestrel's clients look for their queues here
 			return
 		}
 	case "items":
@@ -147,7 +147,7 @@ func (c *conn) stats() {
 	case "settings":
 		c.settingStats()
 	case "queues":
-		if !c.queueStats() {
+		if !c.queueStats(false) {
 			return
 		}
 	case "reset":
