@@ -31,11 +31,7 @@ func TestClients(t *testing.T) {
 		php := needPHP(t)
 		testBlog(t, startProgram(t, program), php)
 	})
-	t.Run("PHP Memcached", func(t *testing.T) {
-		t.Parallel()
-		php := needPHP(t)
-		testVerbs(t, startProgram(t, program), php, "testdata/clients/verbs.php")
-	})
+	runStories(t, program, phpStories(t)...)
 	for _, tt := range []struct{ name, module, debian string }{
 		{"pymemcache", "pymemcache", "python3-pymemcache"},
 		{"pylibmc", "pylibmc", "python3-pylibmc"},
@@ -237,23 +233,7 @@ type counts struct{ ready, reserved, delayed int }
 // wantCounts compares a queue's counts online, and all ways to ask for the sum over all queues.
 func (s *programServer) wantCounts(t *testing.T, queue string, want counts) {
 	t.Helper()
-	var list struct {
-		Queues []struct {
-			Name                            string
-			Items, Ready, Reserved, Delayed int
-		}
-	}
-	if err := json.Unmarshal(s.fetch(t, "/api/v1/queues"), &list); err != nil {
-		t.Fatal(err)
-	}
-	var got counts
-	all := 0
-	for _, q := range list.Queues {
-		all += q.Items
-		if q.Name == queue {
-			got = counts{q.Ready, q.Reserved, q.Delayed}
-		}
-	}
+	got, all := s.counts(t, queue)
 	if got != want {
 		t.Errorf("%s: got %+v, want %+v", queue, got, want)
 	}
@@ -263,6 +243,43 @@ func (s *programServer) wantCounts(t *testing.T, queue string, want counts) {
 	if got, want := field(s.talk(t, "stats\r\nquit\r\n"), "STAT curr_items "), fmt.Sprint(all); got != want {
 		t.Errorf("stats: got %s, want %s as /api/v1/queues says", got, want)
 	}
+}
+
+// waitCounts waits until a queue's counts are so: what a client has not waited for comes by and by.
+func (s *programServer) waitCounts(t *testing.T, queue string, want counts) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got, _ := s.counts(t, queue)
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: got %+v, want %+v", queue, got, want)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// counts asks for the counts of a queue and for the sum over all.
+func (s *programServer) counts(t *testing.T, queue string) (of counts, all int) {
+	t.Helper()
+	var list struct {
+		Queues []struct {
+			Name                            string
+			Items, Ready, Reserved, Delayed int
+		}
+	}
+	if err := json.Unmarshal(s.fetch(t, "/api/v1/queues"), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range list.Queues {
+		all += q.Items
+		if q.Name == queue {
+			of = counts{q.Ready, q.Reserved, q.Delayed}
+		}
+	}
+	return of, all
 }
 
 // field returns what follows the prefix on the line that begins with it.
