@@ -211,7 +211,7 @@ func damagedMessages(p *ulog.CorruptError) int64 {
 func (c *checker) op(op *queue.Op, now int64) {
 	q := c.queues[op.Queue]
 	switch {
-	case op.Kind == queue.KindSeal || op.Kind == queue.KindReceipts:
+	case op.Kind == queue.KindSeal || op.Kind == queue.KindReceipts || op.Kind == queue.KindEpoch:
 		return
 	case op.Kind == queue.KindCreate:
 		q = &checkedQueue{queueRow: queueRow{QueueRow: queue.QueueRow{Num: op.Queue, Name: string(op.Name)}}}

@@ -65,7 +65,12 @@ func wake(fs []*follower) {
 // stageLocked fixes op's place in the order. body is the record's body, which must not change any more.
 func (s *Store) stageLocked(op *queue.Op, body []byte) {
 	s.head = queue.AppendHead(s.head[:0], op)
-	pos, place := s.ulog.Stage(s.head, body, op.BodySum)
+	s.stageHeadLocked(op, s.head, body)
+}
+
+// stageHeadLocked is stageLocked for a record whose head is encoded: a master's is kept byte for byte.
+func (s *Store) stageHeadLocked(op *queue.Op, head, body []byte) {
+	pos, place := s.ulog.Stage(head, body, op.BodySum)
 	op.LSN, op.Segment, op.Offset = pos.LSN, uint32(place.Segment), uint32(place.Offset)
 	s.staged = op.LSN
 	s.open.ops = append(s.open.ops, *op)
@@ -75,7 +80,7 @@ func (s *Store) stageLocked(op *queue.Op, body []byte) {
 // none is given twice.
 func (s *Store) mustSync(kind queue.Kind) bool {
 	switch kind {
-	case queue.KindReceipts:
+	case queue.KindReceipts, queue.KindEpoch:
 		return true
 	case queue.KindEnqueue, queue.KindReplace, queue.KindPurge:
 		return s.opts.Sync == SyncEnqueue || s.opts.Sync == SyncAlways

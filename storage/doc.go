@@ -68,7 +68,8 @@
 // version is the tree's.
 //
 //	0 meta      "base"                                  u LSN, u chain, u segment, u offset (where the log goes on),
-//	                                                    u next message id, u next queue number, u end of receipts, totals of forgotten queues
+//	                                                    u next message id, u next queue number, u end of receipts, totals of forgotten queues,
+//	                                                    and for each epoch u number, u nonce, u LSN
 //	            "recount"                               nothing: the next recovery counts the messages anew
 //	1 queues    number[4]                               u flags (1 rows to sweep, 2 forgotten), u purged up to id, totals, name
 //	2 messages  number[4] lane[1] order[8] id[8]        u priority, u flags, u deliveries, u enqueued, u due, u expire, body

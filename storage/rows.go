@@ -49,7 +49,11 @@ func appendCheckpoint(b []byte, c *checkpoint) []byte {
 	u := binary.AppendUvarint
 	b = u(u(u(u(b, c.Position.LSN), uint64(c.Position.Chain)), c.Place.Segment), uint64(c.Place.Offset))
 	b = u(u(u(b, c.NextID), uint64(c.NextQueue)), c.Receipts)
-	return appendTotals(b, c.Forgotten)
+	b = appendTotals(b, c.Forgotten)
+	for _, e := range c.Epochs {
+		b = u(u(u(b, e.Number), e.Nonce), e.LSN)
+	}
+	return b
 }
 
 func decodeCheckpoint(b []byte) (checkpoint, error) {
@@ -60,6 +64,9 @@ func decodeCheckpoint(b []byte) (checkpoint, error) {
 	c.LSN = c.Position.LSN
 	c.NextID, c.NextQueue, c.Receipts = d.u(), uint32(d.u()), d.u()
 	c.Forgotten = d.totals()
+	for len(d.b) > 0 && !d.bad {
+		c.Epochs = append(c.Epochs, queue.Epoch{Number: d.u(), Nonce: d.u(), LSN: d.u()})
+	}
 	return c, d.end("meta row")
 }
 

@@ -190,7 +190,7 @@ func (d *stride) keep(b []byte) []byte {
 // op brings one record into the picture. Byte strings of op are valid during the call only.
 func (d *stride) op(op *queue.Op) error {
 	d.cp.Apply(op)
-	if op.Kind == queue.KindSeal || op.Kind == queue.KindReceipts {
+	if op.Kind == queue.KindSeal || op.Kind == queue.KindReceipts || op.Kind == queue.KindEpoch {
 		return nil
 	}
 	q, err := d.queue(op)

@@ -45,6 +45,9 @@ type Index struct {
 	wakes   []*Waiter
 	expired []*Message // taken out of their lanes; their removal is to be staged
 	closed  bool       // EndWaits was called
+
+	epochs    []Epoch
+	following bool // another node decides: nothing ends by this one's clock
 }
 
 // NewIndex returns the empty index.
@@ -72,7 +75,7 @@ func NewIndex() *Index {
 func (ix *Index) Apply(op *Op) {
 	ix.lsn = op.LSN
 	q := ix.nums[op.Queue]
-	if q == nil && op.Kind != KindCreate && op.Kind != KindReceipts && op.Kind != KindSeal {
+	if q == nil && op.Kind.ofQueue() {
 		return // a queue that is not there any more: its messages aren't either
 	}
 	if op.Staged && q != nil {
@@ -95,6 +98,8 @@ func (ix *Index) Apply(op *Op) {
 		ix.applyForget(q)
 	case KindReceipts:
 		ix.receiptsEnd = max(ix.receiptsEnd, op.ID)
+	case KindEpoch:
+		ix.epochs = withEpoch(ix.epochs, op)
 	case KindCount:
 		ix.applyCount(q, op)
 	}

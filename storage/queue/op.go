@@ -12,15 +12,16 @@ type Kind uint8
 // The kinds of Op. A record with an empty head is a seal: it changes nothing.
 const (
 	KindSeal     Kind = 0
-	KindCreate   Kind = 1 // a queue gets its number
-	KindEnqueue  Kind = 2 // a message; the record's body is the message's
-	KindRemove   Kind = 3 // acked or expired
-	KindRelease  Kind = 4 // given back with a delay
-	KindReplace  Kind = 5 // new body and flags; the record's body is the new one
-	KindPurge    Kind = 6 // all live messages of a queue up to an id
-	KindForget   Kind = 7 // an empty queue is forgotten
-	KindReceipts Kind = 8 // receipts up to a number may have been given out
-	KindCount    Kind = 9 // the count of deliveries of a message
+	KindCreate   Kind = 1  // a queue gets its number
+	KindEnqueue  Kind = 2  // a message; the record's body is the message's
+	KindRemove   Kind = 3  // acked or expired
+	KindRelease  Kind = 4  // given back with a delay
+	KindReplace  Kind = 5  // new body and flags; the record's body is the new one
+	KindPurge    Kind = 6  // all live messages of a queue up to an id
+	KindForget   Kind = 7  // an empty queue is forgotten
+	KindReceipts Kind = 8  // receipts up to a number may have been given out
+	KindCount    Kind = 9  // the count of deliveries of a message
+	KindEpoch    Kind = 16 // another node writes from here on
 )
 
 // Reason says why a message was removed. The values are part of the log's format.
@@ -38,11 +39,12 @@ type Op struct {
 	Kind   Kind
 	Reason Reason
 	Queue  uint32
-	ID     uint64 // message; KindPurge: the last id that is purged; KindReceipts: the end of the block
+	ID     uint64 // message; KindPurge: the last id that is purged; KindReceipts: the end of the block; KindEpoch: its number
 	Pri    uint32
 	Flags  uint32
 	Size   uint32 // of the body; KindReplace: of the new one
 	Count  uint32 // deliveries
+	Nonce  uint64 // KindEpoch: drawn by the node that begins it
 
 	OldSize   uint32 // KindReplace
 	Enqueued  int64
@@ -99,6 +101,8 @@ func AppendHead(b []byte, op *Op) []byte {
 		b = u(b, uint64(op.Queue))
 	case KindReceipts:
 		b = u(b, op.ID)
+	case KindEpoch:
+		b = u(u(b, op.ID), op.Nonce)
 	case KindCount:
 		b = u(u(u(u(b, uint64(op.Queue)), op.ID), uint64(op.Pri)), uint64(op.Count))
 		b = u(b, uint64(op.Due))
@@ -158,6 +162,8 @@ func DecodeHead(head []byte, bodyLen int, op *Op) error {
 		op.Queue = d.u32()
 	case KindReceipts:
 		op.ID = d.u64()
+	case KindEpoch:
+		op.ID, op.Nonce = d.u64(), d.u64()
 	case KindCount:
 		op.Queue, op.ID, op.Pri, op.Count = d.u32(), d.u64(), d.u32(), d.u32()
 		op.Due = d.time()

@@ -31,6 +31,7 @@ var opCases = []struct {
 	{"purge", queue.Op{Kind: queue.KindPurge, Queue: 7, ID: 99}},
 	{"forget", queue.Op{Kind: queue.KindForget, Queue: 7}},
 	{"receipts", queue.Op{Kind: queue.KindReceipts, ID: 1 << 20}},
+	{"epoch", queue.Op{Kind: queue.KindEpoch, ID: 2, Nonce: 1<<64 - 1}},
 	{"count", queue.Op{Kind: queue.KindCount, Queue: 7, ID: 3, Pri: 1, Count: 4, Due: 6}},
 }
 

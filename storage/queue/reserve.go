@@ -12,7 +12,7 @@ type ReserveOpts struct {
 func (ix *Index) Head(q *Queue) (m *Message, refill bool) {
 	for {
 		m, refill = q.head()
-		if m == nil || m.Expire == 0 || m.Expire > ix.now {
+		if m == nil || m.Expire == 0 || m.Expire > ix.now || ix.following {
 			return m, refill
 		}
 		ix.expire(m)

@@ -7,8 +7,9 @@ type Base struct {
 	LSN       uint64
 	NextID    uint64
 	NextQueue uint32
-	Receipts  uint64 // the end of the receipts that may have been given out
-	Forgotten Totals // of queues that are forgotten
+	Receipts  uint64  // the end of the receipts that may have been given out
+	Forgotten Totals  // of queues that are forgotten
+	Epochs    []Epoch // the last ones, oldest first; none: nobody but the first node has written
 }
 
 // Apply adds op to the counters.
@@ -21,6 +22,8 @@ func (b *Base) Apply(op *Op) {
 		b.NextID = max(b.NextID, op.ID+1)
 	case KindReceipts:
 		b.Receipts = max(b.Receipts, op.ID)
+	case KindEpoch:
+		b.Epochs = withEpoch(b.Epochs, op)
 	}
 }
 
@@ -40,6 +43,7 @@ func (ix *Index) Restore(b Base, now int64) {
 	r := max(1, b.Receipts)
 	ix.receipt, ix.receiptsEnd, ix.receiptsAsked, ix.firstGiven = r, r, r, r
 	ix.ended, ix.all = b.Forgotten, b.Forgotten
+	ix.epochs = b.Epochs
 	ix.memory.advance(b.LSN, ix.nextID)
 }
 

@@ -102,7 +102,7 @@ func (ix *Index) NextTime() (at int64, ok bool) {
 	if m, some := ix.delayed.Min(); some {
 		at, ok = m.Due, true
 	}
-	if t, some := ix.timers.Min(); some && (!ok || t.at < at) {
+	if t, some := ix.timers.Min(); some && (!ok || t.at < at) && !ix.following {
 		at, ok = t.at, true
 	}
 	return at, ok
@@ -118,7 +118,7 @@ func (ix *Index) Promote(limit int) (more bool) {
 		if !ok || m.Due > ix.now {
 			return false
 		}
-		if m.Expire != 0 && m.Expire <= ix.now {
+		if m.Expire != 0 && m.Expire <= ix.now && !ix.following {
 			ix.expire(m)
 			continue
 		}
@@ -152,7 +152,7 @@ func (c ColdTimer) ID() uint64 { return c.t.id }
 func (ix *Index) Expire(limit int) (cold []ColdTimer, more bool) {
 	for ; limit > 0; limit-- {
 		t, ok := ix.timers.Min()
-		if !ok || t.at > ix.now {
+		if !ok || t.at > ix.now || ix.following {
 			return cold, false
 		}
 		ix.timers.PopMin()
