@@ -37,6 +37,9 @@ func (c *conn) collect(n int, text bool) (body []byte, ok bool) {
 	if !c.completed {
 		c.setDeadline(time.Now().Add(bodyTime + time.Duration(n>>16)*time.Second))
 	}
+	if len(c.in.buffered()) == 0 { // the command came in a packet of its own
+		c.in.ackNow()
+	}
 	if n <= firstPiece {
 		body, ok = c.small(n)
 	} else {
@@ -123,6 +126,7 @@ func (c *conn) readBody(body []byte) ([]byte, bool) {
 func (c *conn) terminator() bool {
 	for _, want := range []byte("\r\n") {
 		for len(c.in.buffered()) == 0 {
+			c.in.ackNow()
 			if !c.more() {
 				return false
 			}

@@ -2,6 +2,8 @@ package memcache_test
 
 import (
 	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,8 +36,21 @@ func TestField_SEM02_Disconnect(t *testing.T) {
 	}
 	c := s.dial()
 	c.do("get q\r\n", "VALUE q 0 1\r\nA\r\nEND\r\n")
+	// Who has only closed his receiving side still holds it, and may ack.
+	c.nc.(*net.TCPConn).CloseRead()
+	for range 20 {
+		s.turn()
+	}
 	if got := s.queue("q").Reserved; got != 1 {
-		t.Errorf("got %d reserved, want 1", got)
+		t.Errorf("behind shutdown of the receiving side: got %d reserved, want 1", got)
+	}
+	c.send("delete q\r\n")
+	late := time.Now().Add(patience)
+	for s.queue("q").TotalAcked == 0 && time.Now().Before(late) {
+		s.turn()
+	}
+	if got := s.queue("q"); got.TotalAcked != 1 || got.Reserved != 0 || got.Ready != 1 {
+		t.Errorf("got %+v, want A acked and B ready", got)
 	}
 }
 
@@ -86,6 +101,45 @@ func TestField_SEM05_WaitersInOrder(t *testing.T) {
 				later.mu.Unlock()
 			}
 		}
+	})
+}
+
+// SEM07 over the wire: the late ack of a lapsed lease, by position and by receipt, and the end of its connection harm nobody.
+func TestField_SEM07_LateAck(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *server) {
+		a, b := s.dial(), s.dial()
+		a.do("set q 0 0 1\r\nA\r\n", "STORED\r\n")
+		a.send("gats 2 q\r\n")
+		words := strings.Fields(a.line())
+		a.want("A\r\nEND\r\n")
+		sleep(3)
+		b.do("get q\r\n", "VALUE q 0 1\r\nA\r\nEND\r\n")
+		a.do("delete q/id="+words[4]+"\r\ndelete q\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n")
+		a.close()
+		if got := s.queue("q").Reserved; got != 1 {
+			t.Errorf("got %d reserved, want B's one", got)
+		}
+		b.do("delete q\r\n", "DELETED\r\n")
+	})
+}
+
+// SEM09: the TTL counts from the enqueue, whether the message was taken and came back or not; who holds it may ack behind its end.
+func TestField_SEM09_TTLOutlivesAReturn(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *server) {
+		p, a, b := s.dial(), s.dial(), s.dial()
+		p.do("set q 0 5 1\r\nx\r\nset q 0 5 1\r\ny\r\n", "STORED\r\nSTORED\r\n")
+		sleep(1)
+		a.do("get q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n")
+		b.do("get q\r\n", "VALUE q 0 1\r\ny\r\nEND\r\n")
+		sleep(1)
+		a.close()
+		p.do("get q/peek\r\n", "VALUE q/peek 0 1\r\nx\r\nEND\r\n")
+		sleep(4)
+		p.do("get q/peek\r\n", "END\r\n")
+		if got := s.queue("q"); got.Items != 1 || got.TotalExpired != 1 {
+			t.Errorf("got %+v, want the held one and one expired", got)
+		}
+		b.do("delete q\r\n", "DELETED\r\n")
 	})
 }
 
