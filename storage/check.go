@@ -119,8 +119,11 @@ func (c *checker) tree(progress Progress) error {
 func (c *checker) row(table int, key, value []byte, now int64) (err error) {
 	switch table {
 	case tableMeta:
-		if bytes.Equal(key, recountKey) {
+		switch {
+		case bytes.Equal(key, recountKey):
 			c.recount = true
+			return nil
+		case bytes.Equal(key, followerKey) || bytes.Equal(key, historyKey):
 			return nil
 		}
 		if c.cp, err = decodeCheckpoint(value); err == nil {

@@ -136,7 +136,7 @@ func (s *Store) evict() (more bool) {
 	s.lockIndex()
 	defer s.unlockIndex()
 	s.ix.EvictWarm(s.opts.Memory/8*3, s.limits())
-	if s.ix.Bytes() > s.opts.Memory/2 && s.err == nil && !s.closed {
+	if s.ix.Bytes() > s.opts.Memory/2 && s.err == nil && !s.closed && s.master == "" {
 		for _, op := range s.ix.UnsavedCounts(countsBatch) {
 			s.actor.stage(&op, nil)
 			s.pokeTime()
@@ -327,7 +327,7 @@ func (s *Store) advanced(d *stride) {
 	s.mu.Lock()
 	s.freedLocked()
 	s.mu.Unlock()
-	if err := s.ulog.Release(s.cp.Place); err != nil {
+	if err := s.releaseLog(s.cp.Place); err != nil {
 		s.log.Warn("segment of the update log not released", "err", err)
 	}
 	s.prepare()

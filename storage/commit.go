@@ -158,6 +158,7 @@ func (s *Store) commitSync(f *follower) error {
 		woken := s.syncers.take(func(f *follower) bool { return f.sync <= s.ulog.Synced() }, s.err != nil)
 		s.unlockIndex()
 		wake(woken)
+		s.tellFeeds()
 		s.mu.Lock()
 	}
 	s.mu.Unlock()
@@ -209,6 +210,7 @@ func (s *Store) leadLocked() {
 	woken := s.takeWritersLocked()
 	s.unlockIndex()
 	wake(woken)
+	s.tellFeeds()
 	s.mu.Lock()
 }
 

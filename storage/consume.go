@@ -47,7 +47,7 @@ func (c *Session) Reserve(name []byte, o ReserveOptions) (d Delivery, ok bool, e
 // mayReserveLocked returns the queue to reserve from; nil if there is none or the session may not.
 func (c *Session) mayReserveLocked(name []byte) (*queue.Queue, error) {
 	s := c.s
-	if s.err != nil || s.closed {
+	if s.err != nil || s.closed || s.master != "" {
 		return nil, s.writableLocked()
 	}
 	q := s.ix.Lookup(name)

@@ -59,6 +59,9 @@
 //	lock          names the process that has the folder, and is locked by it
 //	tree          the tree: see package tree for its format; its tables are below
 //	ulog/*.ulog   the update log's segments: see package ulog
+//	slaves        which slaves the log is kept for, up to where: see keep.go
+//	incoming/     a copy of the master's tree on its way here: see copy.go
+//	outgoing/     copies of the tree on their way to slaves
 //
 // Every record of the log is an Op of package queue (see queue.AppendHead), with the message's body as the record's body.
 //
@@ -71,6 +74,8 @@
 //	                                                    u next message id, u next queue number, u end of receipts, totals of forgotten queues,
 //	                                                    and for each epoch u number, u nonce, u LSN
 //	            "recount"                               nothing: the next recovery counts the messages anew
+//	            "follower"                              host:port of the master, while the folder follows and until it leads again
+//	            "history"                               number that all nodes with this history share [16]
 //	1 queues    number[4]                               u flags (1 rows to sweep, 2 forgotten), u purged up to id, totals, name
 //	2 messages  number[4] lane[1] order[8] id[8]        u priority, u flags, u deliveries, u enqueued, u due, u expire, body
 //	3 times     at[8] id[8] kind[1]                     u queue number, u priority, u size, u due

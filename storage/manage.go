@@ -48,6 +48,8 @@ func (s *Store) refusedLocked() error {
 		return fmt.Errorf("%w: %w", ErrFailed, s.err)
 	case s.closed:
 		return ErrClosed
+	case s.master != "":
+		return &ReadOnlyError{s.master}
 	}
 	return nil
 }
@@ -123,12 +125,13 @@ func queueStats(name string, c queue.Counts, now int64) QueueStats {
 // LogFiles lists the files of the update log.
 func (s *Store) LogFiles() []LogFile {
 	s.mu.Lock()
-	needed := s.treePlace.Segment
+	needed := s.treePlace
 	s.mu.Unlock()
+	needed = s.keptPlace(needed)
 	var out []LogFile
 	for _, seg := range s.ulog.Segments() {
 		out = append(out, LogFile{Path: filepath.Join(s.logPath(), seg.Name), Size: seg.Bytes, Modified: seg.Modified,
-			Needed: seg.FirstLSN == 0 || segmentOf(seg) >= needed})
+			Needed: seg.FirstLSN == 0 || segmentOf(seg) >= needed.Segment})
 	}
 	return out
 }
@@ -145,7 +148,7 @@ func (s *Store) RemoveLogs() (int, error) {
 	s.strides.Lock()
 	defer s.strides.Unlock()
 	before := len(s.ulog.Segments())
-	if err := s.ulog.Release(s.cp.Place); err != nil && !os.IsNotExist(err) {
+	if err := s.releaseLog(s.cp.Place); err != nil && !os.IsNotExist(err) {
 		return 0, err
 	}
 	return max(0, before-len(s.ulog.Segments())), nil

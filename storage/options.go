@@ -30,6 +30,8 @@ type Options struct {
 	DedupWindow  time.Duration // how long a dedup key is remembered; 2 minutes
 	ForgetAfter  time.Duration // how long an empty queue is kept; 10 minutes
 	MinFreeDisk  int64         // enqueues are refused below this much free disk; 64 MiB
+	Master       string        // host:port of the node that this one follows, read-only; "": it leads
+	LogKeep      int64         // bytes of the update log that are kept for slaves which are behind; 4 GiB
 
 	Log      *slog.Logger                         // discards if nil
 	Progress func(step string, done, total int64) // called about every second while Open or Close works on long; nil: never

@@ -21,6 +21,12 @@ func (s *Store) recover() (err error) {
 	if s.lock, err = lockFolder(s.dir); err != nil {
 		return err
 	}
+	if err = s.installCopy(); err != nil {
+		return err
+	}
+	if err = s.kept.load(s.dir); err != nil {
+		return err
+	}
 	if s.tree, err = tree.Open(s.treePath(), tree.Options{Tables: treeTables(), Log: s.log}); err != nil {
 		return fmt.Errorf("open tree: %w", err)
 	}
@@ -29,7 +35,7 @@ func (s *Store) recover() (err error) {
 	}
 	var rec ulog.Recovery
 	s.ulog, rec, err = ulog.Open(s.logPath(), s.cp.Position, s.cp.Place, ulog.Options{FS: s.opts.FS,
-		SegmentBytes: s.opts.SegmentBytes, Log: s.log,
+		SegmentBytes: s.opts.SegmentBytes, KeepOld: s.kept.any(), Log: s.log,
 		Progress: func(done, total int64) { s.opts.Progress("reading the update log", done, total) }}, nil)
 	if err != nil {
 		return fmt.Errorf("open update log: %w", err)
@@ -45,8 +51,11 @@ func (s *Store) recover() (err error) {
 		return err
 	}
 	s.actor = s.NewSession("")
+	if err = s.takeRole(); err != nil {
+		return err
+	}
 	s.lockIndex()
-	if op, due := s.ix.DoorReceipts(); due {
+	if op, due := s.ix.DoorReceipts(); due && s.master == "" {
 		s.actor.stage(&op, nil)
 	}
 	s.unlockIndex()
@@ -90,7 +99,7 @@ func (s *Store) catchUp() error {
 			s.opts.Progress("replaying the update log", int64(s.cp.Position.LSN-first), int64(end-first))
 		}
 	}
-	if err := s.ulog.Release(s.cp.Place); err != nil {
+	if err := s.releaseLog(s.cp.Place); err != nil {
 		return fmt.Errorf("release update log: %w", err)
 	}
 	s.scratch = nil

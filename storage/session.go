@@ -96,7 +96,7 @@ func (c *Session) Close() {
 
 // pick finds the reservation that p names in the queue of this name, or says why there is none.
 func (c *Session) pickLocked(name []byte, p Pick) (*queue.Reservation, error) {
-	if c.s.err != nil || c.s.closed {
+	if c.s.err != nil || c.s.closed || c.s.master != "" {
 		return nil, c.s.writableLocked()
 	}
 	q := c.s.ix.Lookup(name)

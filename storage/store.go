@@ -44,6 +44,7 @@ type Store struct {
 	room      chan struct{} // closed when memory was freed
 	wakes     []*queue.Waiter
 	sessions  int64
+	master    string // whom this store follows; "": it leads
 	heldLimit int64
 	nextWake  int64 // Unix ms when the timekeeper runs again
 	damaged   error // what could not be read, until a restart
@@ -67,6 +68,11 @@ type Store struct {
 	scratch *scratch          // guarded by strides
 
 	strideMax int64 // bytes of bodies in one transaction; smaller after want of space; guarded by strides
+
+	history [16]byte   // set by recover
+	follows sync.Mutex // one run of the master's records at a time
+	feeds   feeds
+	kept    kept
 
 	actor  *Session // the store's own records: expiry, receipts, purges
 	cancel context.CancelFunc
@@ -122,6 +128,7 @@ func (o *Options) setDefaults() {
 	def(&o.SegmentBytes, ulog.DefaultSegmentBytes)
 	def(&o.Memory, 256<<20)
 	def(&o.MinFreeDisk, 64<<20)
+	def(&o.LogKeep, 4<<30)
 	def((*int64)(&o.SyncInterval), int64(time.Second))
 	def((*int64)(&o.DedupWindow), int64(2*time.Minute))
 	def((*int64)(&o.ForgetAfter), int64(10*time.Minute))
@@ -173,7 +180,7 @@ func (s *Store) Err() error {
 	return s.err
 }
 
-// Writable is nil when an enqueue would be taken; else ErrDiskFull, ErrClosed or the log's failure.
+// Writable is nil when an enqueue would be taken; else ErrDiskFull, ErrClosed, a ReadOnlyError or the log's failure.
 func (s *Store) Writable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,6 +193,8 @@ func (s *Store) writableLocked() error {
 		return fmt.Errorf("%w: %w", ErrFailed, s.err)
 	case s.closed:
 		return ErrClosed
+	case s.master != "":
+		return &ReadOnlyError{s.master}
 	case s.full.Load():
 		return ErrDiskFull
 	}
@@ -214,8 +223,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.ix.EndWaits()
-	for _, op := range s.ix.UnsavedCounts(1<<31 - 1) {
-		if s.err == nil {
+	if s.err == nil && s.master == "" {
+		for _, op := range s.ix.UnsavedCounts(1<<31 - 1) {
 			s.actor.stage(&op, nil)
 		}
 	}
@@ -228,7 +237,7 @@ func (s *Store) Close() error {
 	s.wg.Wait()
 	err := failure
 	if failure == nil {
-		err = errors.Join(s.flush(), s.lastCheckpoint())
+		err = errors.Join(s.flush(), s.lastCheckpoint(), s.kept.save())
 	}
 	return errors.Join(err, s.closeFiles())
 }

@@ -219,12 +219,13 @@ func (s *Store) chores() {
 	s.watchDisk()
 	s.lockIndex()
 	now, _ := s.clock()
-	for _, op := range s.ix.DoorForget(now-s.opts.ForgetAfter.Milliseconds(), 100) {
-		if s.err == nil && !s.closed {
+	if s.err == nil && !s.closed && s.master == "" {
+		for _, op := range s.ix.DoorForget(now-s.opts.ForgetAfter.Milliseconds(), 100) {
 			s.actor.stage(&op, nil)
 		}
 	}
 	s.unlockIndex()
+	s.saveKept()
 }
 
 func (s *Store) syncLoop(ctx context.Context) {
@@ -255,5 +256,6 @@ func (s *Store) Sync() error {
 		s.failLocked(err)
 		s.unlockIndex()
 	}
+	s.tellFeeds()
 	return err
 }

@@ -29,7 +29,7 @@ func (c *Session) Wait(queues [][]byte, options []ReserveOptions, wake func()) *
 	qs := make([]*queue.Queue, 0, len(queues))
 	c.waiter = &w.w
 	switch {
-	case s.closed || s.err != nil:
+	case s.closed || s.err != nil || s.master != "":
 		s.ix.Refuse(&w.w)
 	case c.held.Held() >= s.opts.MaxHeld:
 		s.heldLimit++

@@ -39,6 +39,7 @@ func (ix *Index) Follow(following bool) { ix.following = following }
 // Lead makes this node the one that decides: receipts which the one before may have given out are skipped.
 func (ix *Index) Lead() {
 	ix.following = false
+	ix.timesCut = TimeKey{}
 	ix.receipt, ix.receiptsAsked, ix.firstGiven = ix.receiptsEnd, ix.receiptsEnd, ix.receiptsEnd
 }
 

@@ -60,6 +60,9 @@ func (ix *Index) FillTimes(rows []TimeRow, next TimeKey) {
 		if q == nil || t.ID <= q.purgedID || ix.memory.isGone(t.ID) {
 			continue
 		}
+		if t.Kind == TimeExpire && ix.following {
+			continue // its end is a record of the other's; Lead reads the table again
+		}
 		if t.Kind == TimeExpire {
 			ix.timers.Set(timer{t.At, t.ID, t.Pri, t.Size, t.Due, q})
 			continue
