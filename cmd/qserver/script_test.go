@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "8") // unless told otherwise: most of what runs in parallel here waits, for clients, leases and delays
 	testscript.Main(m, map[string]func(){"qserver": main, "talk": talk, "httpget": httpGet})
 }
 
