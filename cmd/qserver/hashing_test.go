@@ -15,19 +15,20 @@ import (
 type node struct {
 	k       *killer
 	s       *victim
+	args    []string
 	address string
 }
 
-func startNode(t *testing.T) *node {
+func startNode(t *testing.T, args ...string) *node {
 	t.Helper()
-	n := &node{k: newKiller(t), address: "127.0.0.1:0"}
+	n := &node{k: newKiller(t), args: args, address: "127.0.0.1:0"}
 	n.start()
 	return n
 }
 
 func (n *node) start() {
 	n.k.t.Helper()
-	n.s = n.k.start(nil, "-listen", n.address)
+	n.s = n.k.start(nil, append([]string{"-listen", n.address}, n.args...)...)
 	if !n.s.ready() {
 		n.k.fatal("no start:\n%s", n.s.text())
 	}
@@ -64,15 +65,15 @@ func (n *node) stat(name string) int {
 	}
 }
 
-// worker is a client's program that is asked a line and answers one.
-type worker struct {
+// asker is a client's program that is asked a line and answers one.
+type asker struct {
 	t    *testing.T
 	name string
 	in   io.Writer
 	out  *bufio.Reader
 }
 
-func startWorker(t *testing.T, command ...string) *worker {
+func startAsker(t *testing.T, command ...string) *asker {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	in, err := cmd.StdinPipe()
@@ -95,10 +96,10 @@ func startWorker(t *testing.T, command ...string) *worker {
 			t.Errorf("%s: %v\n%s", command, err, stderr.String())
 		}
 	})
-	return &worker{t, command[0], in, bufio.NewReader(out)}
+	return &asker{t, command[0], in, bufio.NewReader(out)}
 }
 
-func (w *worker) ask(format string, args ...any) string {
+func (w *asker) ask(format string, args ...any) string {
 	w.t.Helper()
 	if _, err := fmt.Fprintf(w.in, format+"\n", args...); err != nil {
 		w.t.Fatal(err)
@@ -111,7 +112,7 @@ func (w *worker) ask(format string, args ...any) string {
 }
 
 // want asks until the answer is right, at once or before patience ends.
-func (w *worker) want(answer string, atOnce bool, format string, args ...any) {
+func (w *asker) want(answer string, atOnce bool, format string, args ...any) {
 	w.t.Helper()
 	got := w.ask(format, args...)
 	for late := time.Now().Add(patience); got != answer && !atOnce && time.Now().Before(late); got = w.ask(format, args...) {
@@ -146,7 +147,7 @@ func needPymemcache(t *testing.T) string {
 }
 
 // spread names a queue of each server, as the client places them.
-func spread(t *testing.T, w *worker, a, b *node) (atA, atB string) {
+func spread(t *testing.T, w *asker, a, b *node) (atA, atB string) {
 	t.Helper()
 	for i := 0; i < 100 && (atA == "" || atB == ""); i++ {
 		name := fmt.Sprintf("jobs%d", i)
@@ -166,7 +167,7 @@ func spread(t *testing.T, w *worker, a, b *node) (atA, atB string) {
 func testHashing(t *testing.T, command ...string) {
 	a, b := startNode(t), startNode(t)
 	command = append(command, a.port(), b.port())
-	producer, consumer := startWorker(t, command...), startWorker(t, command...)
+	producer, consumer := startAsker(t, command...), startAsker(t, command...)
 	atA, atB := spread(t, producer, a, b)
 
 	// Each queue is on its own server, whatever the options in its keys.
@@ -225,7 +226,7 @@ func testHashing(t *testing.T, command ...string) {
 func testFailover(t *testing.T, python string) {
 	a, b := startNode(t), startNode(t)
 	script := "testdata/clients/hashing.py"
-	producer := startWorker(t, python, script, "failover", a.port(), b.port())
+	producer := startAsker(t, python, script, "failover", a.port(), b.port())
 	atA, _ := spread(t, producer, a, b)
 	producer.want("stored", now, "set %s before", atA)
 	a.kill()
@@ -234,10 +235,10 @@ func testFailover(t *testing.T, python string) {
 		t.Fatalf("%d messages on the other server, want 1", got)
 	}
 	a.start()
-	consumer := startWorker(t, python, script, "failover", a.port(), b.port())
+	consumer := startAsker(t, python, script, "failover", a.port(), b.port())
 	consumer.want("before", now, "work %s", atA)
 	consumer.want("empty", now, "work %s", atA)
-	atOther := startWorker(t, python, script, "failover", b.port())
+	atOther := startAsker(t, python, script, "failover", b.port())
 	atOther.want("meanwhile", now, "work %s", atA)
 	atOther.want("empty", now, "work %s", atA)
 }
