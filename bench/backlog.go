@@ -293,7 +293,7 @@ func (b *backlog) figures(t *table) {
 	payload := size(b.n) * size(len(blogBody))
 	after, _ := diskUsage(b.s.data)
 	t.row("anonymous memory, highest, above -memory and an empty server's", b.w.most.Anon-b.w.empty.Anon-b.budget, "64 MiB at most")
-	t.row("RSS, highest, all told", b.w.most.RSS, "under 160 MB (Kyoto Tycoon: 162,640 kB)")
+	t.row("RSS, highest, all told", b.w.most.RSS, "under 160 MB, 152.6 MiB (Kyoto Tycoon: 162,640 kB)")
 	t.row("bytes on disk after a checkpoint, without the log, by payload bytes", ratio(float64(b.full.Rest)/float64(payload)), "1.35 at most (Kyoto Tycoon: 1.11)")
 	t.row("log on disk after a checkpoint", b.full.Log, "two segments")
 	for i, n := range headConnections {

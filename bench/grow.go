@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -63,8 +62,11 @@ const (
 	growHeld        = "held"
 )
 
-// growAims are the least that a rate at the largest number of an axis should be of that at its smallest.
-var growAims = map[string]aim{growBacklog: 0.85, growQueues: 0.7}
+// growAims are the least that a rate at so many of an axis should be of that at its smallest number.
+var growAims = map[string]struct {
+	at    int
+	least aim
+}{growBacklog: {10_000_000, 0.85}, growQueues: {100_000, 0.7}}
 
 type growAxis struct {
 	what    string
@@ -129,21 +131,22 @@ func (a growAxis) report(r *report, all []contestant, found [][]grown) {
 		growHeld:        "messages that passed one that is held",
 	}
 	title := titles[a.what]
-	t := r.table(title, "server", a.what, "set a second", "set p99", "get+delete a second", "get+delete p99", "of the first", "RSS", "on disk")
+	t := r.table(title, "server", a.what, "set a second", "set p99", "get+delete a second", "get+delete p99", "of the first", "aim", "RSS", "on disk")
 	rates := r.plot(title+": rates", title, "a second", true, false)
 	memory := r.plot(title+": memory", title, "MiB", true, false)
 	for i, c := range all {
 		for at, n := range a.numbers {
 			f := found[at][i]
+			var least any
+			if a, ok := growAims[a.what]; ok && n == a.at && ours(c) {
+				least = a.least
+			}
 			set, take := spreadOf(f.set), spreadOf(f.take)
 			t.row(c.name, count(n), set, span(f.setAt.h.ValueAtPercentile(99)), take, span(f.takeAt.h.ValueAtPercentile(99)),
-				spreadOf(ratios(f.take, found[0][i].take)), f.rss, f.disk)
+				spreadOf(ratios(f.take, found[0][i].take)), least, f.rss, f.disk)
 			rates.point(c.name+", set", float64(n), float64(set.Median))
 			rates.point(c.name+", get+delete", float64(n), float64(take.Median))
 			memory.point(c.name, float64(n), float64(f.rss)/(1<<20))
 		}
-	}
-	if least, ok := growAims[a.what]; ok {
-		r.note("aim for get+delete with the most %s, of the rate with the fewest: %s at least", a.what, strconv.FormatFloat(float64(least), 'g', -1, 64))
 	}
 }

@@ -141,7 +141,7 @@ func (w *idle) connected(ctx context.Context, what string, say func(i int) strin
 	}
 	var want any
 	if ours(w.s.contestant) {
-		want = "RSS under 80 MB at 10,000"
+		want = "RSS under 80 MB (76.3 MiB) at 10,000"
 	}
 	if err := w.watch(ctx, fmt.Sprintf("%s %s", count(w.n), what), w.n, want); err != nil || end == nil {
 		return err

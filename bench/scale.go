@@ -160,5 +160,9 @@ func (o scaleOptions) rows(r *report, table *comparison, plots map[string]*plot,
 			}
 		}
 	}
-	table.within(opChain, opTake, bytes, n, found[opChain], found[opTake], aim(1.7))
+	var least any
+	if bytes == 200 {
+		least = aim(1.7)
+	}
+	table.within(opChain, opTake, bytes, n, found[opChain], found[opTake], least)
 }

@@ -134,8 +134,11 @@ func (l *latencies) merge(other *latencies) { l.h.Merge(other.h) }
 // percentileColumns name what percentiles returns.
 var percentileColumns = []string{"p50", "p90", "p95", "p99", "p99.9", "max"}
 
-// percentiles returns the values for percentileColumns.
+// percentiles returns the values for percentileColumns, empty ones if nothing was recorded.
 func (l *latencies) percentiles() []any {
+	if l.h.TotalCount() == 0 {
+		return make([]any, len(percentileColumns))
+	}
 	var values []any
 	for _, p := range []float64{50, 90, 95, 99, 99.9} {
 		values = append(values, span(l.h.ValueAtPercentile(p)))
