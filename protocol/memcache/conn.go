@@ -55,6 +55,7 @@ type conn struct {
 	wake      func()    // ends a wait from outside, with woken
 	woken     chan struct{}
 	ext       *extended // of clients that speak more than classic text
+	user      string    // who has logged in; guarded by srv.mu
 
 	onWritable func(uintptr) bool
 	writing    []byte
@@ -75,8 +76,15 @@ func (c *conn) serve() {
 			c.ending = closeNow
 		}
 	}()
-	c.setDeadline(time.Now().Add(lineTime))
-	if !c.more() || !c.sniff() {
+	if !c.enter() {
+		return
+	}
+	if c.completed {
+		c.setDeadline(time.Time{})
+	} else {
+		c.setDeadline(time.Now().Add(lineTime))
+	}
+	if len(c.in.buffered()) == 0 && !c.more() || !c.sniff() {
 		return
 	}
 	if c.in.buffered()[0] == binaryRequest && !c.serveBinary() {
@@ -224,7 +232,7 @@ func (c *conn) parked(waiting bool) {
 func (c *conn) sniff() bool {
 	switch c.in.buffered()[0] {
 	case tlsHandshake:
-		c.srv.note(c.host(), "a TLS client on the plain port was disconnected", "peer", c.peer)
+		c.noteTLS()
 		return false
 	}
 	return true

@@ -49,6 +49,7 @@ type Server struct {
 	NoKeyOptions  bool          // take keys as they are: /t=500 is part of a name
 	AllowFlushAll bool          // let flush_all and flush purge
 	Version       string        // X.Y.Z; anything behind the digits is cut off; 1.0.0
+	Accounts      Accounts      // who may log in; nil: nobody needs to
 
 	// ExtraStats adds lines to `stats`: names and values are single words. nil: none.
 	ExtraStats func(emit func(name, value string))
@@ -60,6 +61,7 @@ type Server struct {
 	bodies    budget
 	stalls    stalls
 	notes     notes
+	attempts  attempts
 	draining  atomic.Bool // no new connections
 	stopping  atomic.Bool // connections end when they next wait for input
 	closing   atomic.Bool // connections are cut
@@ -182,10 +184,7 @@ func (s *Server) unlisten(ln net.Listener) {
 
 // admit starts a connection, or refuses it when there are too many.
 func (s *Server) admit(nc net.Conn) {
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		tcp.SetNoDelay(true)
-		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3})
-	}
+	tune(nc)
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
@@ -199,7 +198,7 @@ func (s *Server) admit(nc net.Conn) {
 		s.reject(nc)
 		return
 	}
-	c := &conn{srv: s, nc: nc, peer: nc.RemoteAddr().String()}
+	c := &conn{srv: s, nc: nc, peer: peerName(nc)}
 	s.conns[c] = struct{}{}
 	s.open.Add(1)
 	s.busy.Add(1)
@@ -312,7 +311,7 @@ func (s *Server) Close() error {
 		ln.Close()
 	}
 	for c := range s.conns {
-		c.nc.Close()
+		cut(c.nc)
 	}
 	s.mu.Unlock()
 	if first {

@@ -34,6 +34,9 @@ const (
 	protocolErrors
 	httpClosed
 	timeouts
+	authCmds
+	authErrors
+	handshakeErrors
 	slowClosed
 	waits
 	bytesWritten
@@ -43,30 +46,33 @@ const (
 
 // counterNames are the names in `stats`, memcached's where it has one.
 var counterNames = [numCounters]string{
-	cmdGet:         "cmd_get",
-	cmdSet:         "cmd_set",
-	cmdTouch:       "cmd_touch",
-	cmdFlush:       "cmd_flush",
-	getHits:        "get_hits",
-	getMisses:      "get_misses",
-	deleteHits:     "delete_hits",
-	deleteMisses:   "delete_misses",
-	touchHits:      "touch_hits",
-	touchMisses:    "touch_misses",
-	casHits:        "cas_hits",
-	casMisses:      "cas_misses",
-	casBadval:      "cas_badval",
-	incrMisses:     "incr_misses",
-	decrMisses:     "decr_misses",
-	badOptions:     "cmd_bad_option",
-	noreplyErrors:  "noreply_errors",
-	protocolErrors: "protocol_errors",
-	httpClosed:     "http_closed",
-	timeouts:       "conn_timeouts",
-	slowClosed:     "slow_clients_closed",
-	waits:          "cmd_wait",
-	bytesWritten:   "bytes_written",
-	bytesRead:      "bytes_read",
+	cmdGet:          "cmd_get",
+	cmdSet:          "cmd_set",
+	cmdTouch:        "cmd_touch",
+	cmdFlush:        "cmd_flush",
+	getHits:         "get_hits",
+	getMisses:       "get_misses",
+	deleteHits:      "delete_hits",
+	deleteMisses:    "delete_misses",
+	touchHits:       "touch_hits",
+	touchMisses:     "touch_misses",
+	casHits:         "cas_hits",
+	casMisses:       "cas_misses",
+	casBadval:       "cas_badval",
+	incrMisses:      "incr_misses",
+	decrMisses:      "decr_misses",
+	badOptions:      "cmd_bad_option",
+	noreplyErrors:   "noreply_errors",
+	protocolErrors:  "protocol_errors",
+	httpClosed:      "http_closed",
+	timeouts:        "conn_timeouts",
+	authCmds:        "auth_cmds",
+	authErrors:      "auth_errors",
+	handshakeErrors: "ssl_handshake_errors",
+	slowClosed:      "slow_clients_closed",
+	waits:           "cmd_wait",
+	bytesWritten:    "bytes_written",
+	bytesRead:       "bytes_read",
 }
 
 // counters are one connection's, since it last published them.
@@ -99,6 +105,8 @@ type Stats struct {
 	BadOptions, ProtocolErrors            uint64
 	NoreplyErrors                         uint64 // commands with noreply that failed
 	Waits                                 uint64 // gets that had to wait
+	AuthCmds, AuthErrors                  uint64 // logins, and those that were wrong
+	HandshakeErrors                       uint64 // of TLS
 }
 
 // Stats reads the counters. Connections add theirs whenever they answer or wait.
@@ -126,6 +134,9 @@ func (s *Server) Stats() Stats {
 		ProtocolErrors:      n(protocolErrors),
 		NoreplyErrors:       n(noreplyErrors),
 		Waits:               n(waits),
+		AuthCmds:            n(authCmds),
+		AuthErrors:          n(authErrors),
+		HandshakeErrors:     n(handshakeErrors),
 	}
 }
 
@@ -258,6 +269,8 @@ func (c *conn) settingStats() {
 	c.stat("get", mode)
 	c.stat("key_options", onOff(!s.NoKeyOptions))
 	c.stat("flush_enabled", onOff(s.AllowFlushAll))
+	c.stat("auth_enabled_sasl", onOff(s.Accounts != nil))
+	c.stat("auth_enabled_ascii", onOff(s.Accounts != nil))
 	c.stat("evictions", "off")
 	c.stat("cas_enabled", "yes")
 	c.stat("binding_protocol", "auto-negotiate")

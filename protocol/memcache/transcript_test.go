@@ -18,7 +18,7 @@ import (
 // TestTranscripts plays the files of testdata/transcripts. A line is one of
 //
 //	# why                 a comment
-//	server k=v …          options of the server, first thing in a file: wait, get, key-options, flush, ttl, max-item, max-held, dedup
+//	server k=v …          options of the server, first thing in a file: wait, get, key-options, flush, ttl, max-item, max-held, dedup, accounts
 //	C1> text              connection 1 sends text and CRLF; C1>> sends it without
 //	C1< text              connection 1 receives text and CRLF; C1<< without
 //	C1 close              the client closes
@@ -259,6 +259,8 @@ func serverOptions(t *testing.T, text string) func(*memcache.Server, *storage.Op
 				s.MaxItemSize = int64(n)
 			case "max-held":
 				o.MaxHeld = n
+			case "accounts":
+				s.Accounts = newAccounts()
 			case "dedup":
 				o.DedupWindow, _ = time.ParseDuration(value)
 			default:
