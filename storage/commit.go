@@ -210,7 +210,7 @@ func (s *Store) leadLocked() {
 	woken := s.takeWritersLocked()
 	s.unlockIndex()
 	wake(woken)
-	s.tellFeeds()
+	s.tellWritten()
 	s.mu.Lock()
 }
 

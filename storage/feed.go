@@ -28,6 +28,7 @@ type Feed struct {
 	at      ulog.Position
 	more    chan struct{}
 	lost    chan struct{}
+	idle    atomic.Bool // the next write gives a token
 }
 
 // feeds are the open ones.
@@ -63,6 +64,7 @@ func (s *Store) Feed(name string, after ulog.Position) (*Feed, error) {
 // Append appends records, as a Batch decodes them, to dst until it has about maxBytes or there are no more on the disk. end
 // is where they lead to.
 func (f *Feed) Append(dst []byte, maxBytes int) (out []byte, count int, end ulog.Position, err error) {
+	f.idle.Store(true)
 	synced := f.s.ulog.Synced()
 	defer func() { f.at = end }()
 	end = f.at
@@ -97,14 +99,10 @@ func (f *Feed) Position() ulog.Position { return f.at }
 
 // Behind is how many bytes of the log, about, Append has not given.
 func (f *Feed) Behind() int64 {
-	at := f.r.Place()
-	if f.pending != nil {
-		at = f.pending.Place
-	}
-	return f.s.ulog.Distance(at, f.s.ulog.End())
+	return f.s.BytesFrom(f.Place())
 }
 
-// More gets a token when records were written or came to the disk since the last one was taken.
+// More gets a token when records came to the disk since the last one was taken, or when the first was written since Append.
 func (f *Feed) More() <-chan struct{} { return f.more }
 
 // Lost is closed when the log is not kept for this feed any more: it is too far behind.
@@ -122,7 +120,28 @@ func (f *Feed) Close() error {
 	return f.r.Close()
 }
 
-// tellFeeds gives every feed its token. It never waits, and costs nothing where there is none.
+// tellWritten gives a token to the feeds that wait for records to be written, and tellFeeds, behind a sync, to all. They never
+// wait, and cost nothing where there is none.
+func (s *Store) tellWritten() {
+	if s.feeds.n.Load() == 0 {
+		return
+	}
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	for f := range s.feeds.open {
+		if f.idle.CompareAndSwap(true, false) {
+			f.tell()
+		}
+	}
+}
+
+func (f *Feed) tell() {
+	select {
+	case f.more <- struct{}{}:
+	default:
+	}
+}
+
 func (s *Store) tellFeeds() {
 	if s.feeds.n.Load() == 0 {
 		return
@@ -130,10 +149,7 @@ func (s *Store) tellFeeds() {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
 	for f := range s.feeds.open {
-		select {
-		case f.more <- struct{}{}:
-		default:
-		}
+		f.tell()
 	}
 }
 
@@ -155,3 +171,28 @@ func (s *Store) loseFeeds(name string) {
 
 // Unsynced says whether records are written that are not on the disk yet: those a feed doesn't give.
 func (s *Store) Unsynced() bool { return s.ulog.Written().LSN > s.ulog.Synced() }
+
+// SyncedLSN is the LSN up to which the log is known to be on the disk.
+func (s *Store) SyncedLSN() uint64 { return s.ulog.Synced() }
+
+// SyncWritten brings what is written behind lsn to the disk, unless somebody else has brought any of it there.
+func (s *Store) SyncWritten(lsn uint64) error {
+	if s.ulog.Synced() > lsn {
+		return nil
+	}
+	return s.Sync()
+}
+
+// Place is where in this node's log what Append has given ends.
+func (f *Feed) Place() ulog.Place {
+	if f.pending != nil {
+		return f.pending.Place
+	}
+	return f.r.Place()
+}
+
+// BytesFrom is how many bytes of the log, about, lie behind a Feed's place: for people.
+func (s *Store) BytesFrom(at ulog.Place) int64 { return s.ulog.Distance(at, s.ulog.End()) }
+
+// Node is the number of this folder's log: no other folder has it.
+func (s *Store) Node() [16]byte { return s.ulog.ID() }

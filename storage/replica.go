@@ -157,3 +157,6 @@ func (s *Store) admitRecords(n int64) error {
 		<-room
 	}
 }
+
+// AppliedLSN is the LSN of the last record that is applied.
+func (s *Store) AppliedLSN() uint64 { return s.applied.Load() }
