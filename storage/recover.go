@@ -35,7 +35,7 @@ func (s *Store) recover() (err error) {
 	}
 	var rec ulog.Recovery
 	s.ulog, rec, err = ulog.Open(s.logPath(), s.cp.Position, s.cp.Place, ulog.Options{FS: s.opts.FS,
-		SegmentBytes: s.opts.SegmentBytes, KeepOld: s.kept.any(), Log: s.log,
+		SegmentBytes: s.opts.SegmentBytes, ZeroAhead: s.opts.zeroAhead(), KeepOld: s.kept.any(), Log: s.log,
 		Progress: func(done, total int64) { s.opts.Progress("reading the update log", done, total) }}, nil)
 	if err != nil {
 		return fmt.Errorf("open update log: %w", err)

@@ -119,6 +119,15 @@ func (s *Store) run() {
 	}
 }
 
+// zeroAhead is how far ahead of the records the log writes zeros: a server whose clients wait for syncs has them cheaper
+// then, the others would write twice for nothing.
+func (o *Options) zeroAhead() int64 {
+	if o.Sync == SyncInterval || o.Sync == SyncNever {
+		return 0
+	}
+	return 1 << 20
+}
+
 func (o *Options) setDefaults() {
 	def := func(p *int64, v int64) {
 		if *p == 0 {

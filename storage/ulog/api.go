@@ -58,6 +58,7 @@ const DefaultSegmentBytes = 64 << 20
 type Options struct {
 	FS           FS                                // OS{} if nil
 	SegmentBytes int64                             // size of a segment's file in bytes, 64 MiB if 0, at least 4 KiB
+	ZeroAhead    int64                             // zeros are written so many bytes ahead of the records, for cheaper syncs (see doc.go); 0: none
 	KeepOld      bool                              // keep segments before the given place until Release, for slaves that are behind
 	Log          *slog.Logger                      // discards if nil
 	Progress     func(doneBytes, totalBytes int64) // called now and then while Open reads; may be nil

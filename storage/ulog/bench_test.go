@@ -39,11 +39,17 @@ func BenchmarkStageWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendSync is one record, one write, one fdatasync, into segments that are allocated, and into recycled ones.
+// BenchmarkAppendSync is one record, one write, one fdatasync, into segments that are only allocated, into such with zeros
+// ahead, and into recycled ones.
 func BenchmarkAppendSync(b *testing.B) {
-	for _, recycled := range []bool{false, true} {
-		b.Run(map[bool]string{false: "allocated", true: "recycled"}[recycled], func(b *testing.B) {
-			l, _, err := ulog.Open(b.TempDir(), ulog.Position{}, ulog.Place{}, ulog.Options{SegmentBytes: 8 << 20}, nil)
+	for _, name := range []string{"allocated", "zeros ahead", "recycled"} {
+		b.Run(name, func(b *testing.B) {
+			o := ulog.Options{SegmentBytes: 8 << 20}
+			if name == "zeros ahead" {
+				o = ulog.Options{SegmentBytes: 64 << 20, ZeroAhead: 1 << 20}
+			}
+			recycled := name == "recycled"
+			l, _, err := ulog.Open(b.TempDir(), ulog.Position{}, ulog.Place{}, o, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

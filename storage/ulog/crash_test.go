@@ -38,10 +38,11 @@ type world struct {
 	model   []record // everything ever staged since this world began, by LSN-1
 	moments []moment
 	now     moment
+	ahead   int64 // Options.ZeroAhead
 }
 
 func (w *world) options() ulog.Options {
-	return ulog.Options{FS: w.fs, SegmentBytes: 12 << 10}
+	return ulog.Options{FS: w.fs, SegmentBytes: 12 << 10, ZeroAhead: w.ahead}
 }
 
 // note makes what is promised now hold from the next operation on.
@@ -99,6 +100,7 @@ type mode struct {
 	name     string
 	always   bool
 	interval int // one in so many steps syncs; 0: never
+	ahead    int64
 }
 
 // step does one random thing.
@@ -141,7 +143,7 @@ func newWorld(t testing.TB, fs *faultfs.FS, seed uint64) *world {
 // crashed is the world after a crash of w at the operation op.
 func (w *world) crashed(fs *faultfs.FS, op int, seed uint64) *world {
 	c := newWorld(w.t, fs, seed)
-	c.model = w.model
+	c.model, c.ahead = w.model, w.ahead
 	for _, m := range w.moments {
 		if m.op > op {
 			break
@@ -152,7 +154,8 @@ func (w *world) crashed(fs *faultfs.FS, op int, seed uint64) *world {
 	return c
 }
 
-var modes = []mode{{name: "always", always: true}, {name: "interval", interval: 6}, {name: "never"}}
+var modes = []mode{{name: "always", always: true}, {name: "interval", interval: 6}, {name: "never"},
+	{name: "always, zeros ahead", always: true, ahead: 1500}, {name: "interval, zeros ahead", interval: 6, ahead: 20 << 10}}
 
 // TestCrash runs workloads, cuts the power at every operation that changes something, and opens what is left. Then it goes
 // on writing and cuts the power again.
@@ -166,6 +169,7 @@ func TestCrash(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/seed=%d", m.name, seed), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, faultfs.New(), seed)
+				w.ahead = m.ahead
 				if err := w.open(); err != nil {
 					t.Fatal(err)
 				}

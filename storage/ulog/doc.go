@@ -70,6 +70,9 @@
 // there in order is kept, the rest is cut as a torn tail. Nothing before is touched: the first sector written to holds the zeros
 // behind the last frame, or a seal, and old bytes, which are written again as they were.
 //
+// Zeros ahead (Options.ZeroAhead). They are written behind the last frame, where the bytes are zeros already, or what is left of
+// a file's former use, which fails its sums. So it makes no difference which of them a crash leaves.
+//
 // A new segment (Prepare, or Write without a spare). It is made under its name with ".tmp" appended, allocated, given its header,
 // synced, renamed, and the folder is synced. Before the rename is durable there is a temporary file, which Open removes; after it
 // there is a segment with a whole header and no frame.

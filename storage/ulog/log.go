@@ -17,6 +17,7 @@ type Log struct {
 	log          *slog.Logger
 	id           [16]byte
 	segmentBytes int64
+	zeroAhead    int64
 
 	// Staging; guarded by the caller's lock.
 	open   *Batch

@@ -54,7 +54,7 @@ func Open(dir string, after Position, at Place, o Options, replay func(*Record) 
 }
 
 func newLog(dir string, o Options) (*Log, error) {
-	l := &Log{dir: dir, fs: o.FS, log: o.Log, segmentBytes: o.SegmentBytes, seeds: make(map[uint64]uint64)}
+	l := &Log{dir: dir, fs: o.FS, log: o.Log, segmentBytes: o.SegmentBytes, zeroAhead: o.ZeroAhead, seeds: make(map[uint64]uint64)}
 	if l.fs == nil {
 		l.fs = OS{}
 	}

@@ -166,7 +166,7 @@ func (l *Log) recycle(s *segment) (bool, error) {
 	if err := l.fs.SyncDir(l.dir); err != nil {
 		return false, errors.Join(fmt.Errorf("sync folder: %w", err), s.file.Close())
 	}
-	spare := &segment{path: path, file: s.file, header: h}
+	spare := &segment{path: path, file: s.file, header: h, laid: max(s.laid, s.end)}
 	if err := spare.launch(l.fs, l.dir, spare.beginning(nil)); err != nil {
 		return false, fmt.Errorf("recycle: %w", err)
 	}

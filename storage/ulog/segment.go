@@ -108,6 +108,7 @@ type segment struct {
 	base     Position
 	begun    bool  // it has a start frame
 	end      int64 // offset of its end frame, 0 while it has none
+	laid     int64 // up to where its blocks were written before, records or zeros; kept only with Options.ZeroAhead
 	refs     int   // readers and reads under way; it is not released while there are any
 	modified time.Time
 }

@@ -16,6 +16,9 @@ func (l *Log) Write(b *Batch, sync bool) error {
 			return l.fail(err)
 		}
 	}
+	if err := l.layAhead(b.end.Offset + frameHeaderLen); err != nil {
+		return l.fail(err)
+	}
 	last := b.last.LSN
 	modified := time.Now()
 	l.mu.Lock()
@@ -74,7 +77,7 @@ func (l *Log) nextSegment(sequence uint64, t *turn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.seeds, sequence)
-	l.current.end = t.end
+	l.current.end, l.current.laid = t.end, max(l.current.laid, t.end)
 	s.size = max(s.size, t.size)
 	s.base, s.begun = t.base, true
 	l.segments = append(l.segments, s)
