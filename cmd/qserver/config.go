@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math"
@@ -17,10 +18,15 @@ import (
 // config is what a server is started with.
 type config struct {
 	listen, admin string // host:port
+	socket        string // path of a Unix socket; "": none
+	socketMode    fs.FileMode
 	adminHosts    []string
 	insecure      bool
 	pprof         pprofMode
 	maxConns      int
+
+	authFile               string // "": nobody needs to log in
+	tlsCert, tlsKey, tlsCA string // files; "": none
 
 	data         string
 	sync         storage.SyncMode
@@ -42,7 +48,7 @@ type config struct {
 	pid      string
 	cmd      string // folder of the programs that /rpc/synchronize may run; "": none
 
-	connIdle  time.Duration // idle memcached connections end after it; 0: never; only tout of -plex sets it
+	connIdle  time.Duration // idle memcached connections end after it; 0: never
 	adminIdle time.Duration // idle HTTP connections end after it; 0: the default; only Kyoto Tycoon's -tout sets it
 
 	help, version bool
@@ -71,6 +77,7 @@ func (c *config) knobs() []knob {
 	const (
 		addresses = "Addresses"
 		data      = "Data"
+		gate      = "Who is let in to the memcached port (docs/security.md)"
 		limits    = "Memory and limits"
 		queues    = "Queues"
 		process   = "Process"
@@ -82,6 +89,14 @@ func (c *config) knobs() []knob {
 		{addresses, "insecure", "", "off", "listen beyond loopback although nothing asks for a password", toggle(&c.insecure)},
 		{addresses, "pprof", "", "off", "Go's profiles at /debug/pprof/ of -admin, if that is a loopback\naddress; -pprof=public: wherever it is", c.pprof.set},
 
+		{addresses, "socket", "FILE", "", "memcached protocol at a Unix socket as well", text(&c.socket, "a file")},
+		{addresses, "socket-mode", "MODE", "0600", "permissions of the socket's file", fileMode(&c.socketMode)},
+
+		{gate, "auth-file", "FILE", "", "users and bcrypt hashes of passwords, see qserver passwd;\nclients log in by SASL PLAIN or memcached's first set", text(&c.authFile, "a file")},
+		{gate, "tls-cert", "FILE", "", "speak TLS with this chain of certificates, in PEM form", text(&c.tlsCert, "a file")},
+		{gate, "tls-key", "FILE", "", "its private key", text(&c.tlsKey, "a file")},
+		{gate, "tls-ca", "FILE", "", "clients must show a certificate signed by one of these", text(&c.tlsCA, "a file")},
+
 		{data, "data", "DIR", "./qserver-data", "folder of the messages; made if it is not there", text(&c.data, "a folder")},
 		{data, "sync", "MODE", "enqueue", "what waits for the disk before it is answered: always (all),\nenqueue (acks may come again after a power cut), interval=1s\n(a power cut undoes at most that long), never", c.setSync},
 		{data, "ulim", "SIZE", "64MiB", "size of a file of the update log", size(&c.ulim, 64*kib, 64*gib)},
@@ -91,6 +106,7 @@ func (c *config) knobs() []knob {
 		{limits, "max-item-size", "SIZE", "64MiB", "largest body", size(&c.maxItemSize, 1, 2147483645)},
 		{limits, "max-held", "NUMBER", "10000", "messages that a connection may hold unacked", number(&c.maxHeld, 1, 10_000_000)},
 		{limits, "max-conns", "NUMBER", "20000", "memcached connections", number(&c.maxConns, 1, 10_000_000)},
+		{limits, "idle-timeout", "DURATION", "0s", "close memcached connections that send nothing for so long;\n0s: never", duration(&c.connIdle, 0, 365*24*time.Hour)},
 
 		{queues, "wait", "DURATION", "0s", "how long a get on an empty queue waits; keep it below the\nclient's timeout", duration(&c.wait, 0, 24*time.Hour)},
 		{queues, "get", "MODE", "reserve", "what a plain get does: reserve, open (give back first what\nthe connection holds of that queue), remove (ack at once)", choice(&c.get, "reserve", "open", "remove")},

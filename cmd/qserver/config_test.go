@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -20,7 +21,7 @@ func TestDefaults(t *testing.T) {
 		listen: "127.0.0.1:11211", admin: "127.0.0.1:1978", maxConns: 20000,
 		data: "./qserver-data", sync: storage.SyncEnqueue, ulim: 64 * mib,
 		memory: 256 * mib, bodyMemory: 128 * mib, maxItemSize: 64 * mib, maxHeld: 10000,
-		get: "reserve", keyOptions: true, ttl: true,
+		socketMode: 0o600, get: "reserve", keyOptions: true, ttl: true,
 		drain: 5 * time.Second, logLevel: slog.LevelInfo,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -45,6 +46,14 @@ func TestKnobs(t *testing.T) {
 		{"pprof", "on", "perhaps", func(c *config) any { return c.pprof }, pprofLoopback, "want on, off or public"},
 		{"pprof", "public", "2", func(c *config) any { return c.pprof }, pprofPublic, "want on, off or public"},
 		{"max-conns", "1", "0", func(c *config) any { return c.maxConns }, 1, "want a number from 1 to 10000000"},
+		{"socket", "q.sock", "", func(c *config) any { return c.socket }, "q.sock", "want a file"},
+		{"socket-mode", "0660", "0888", func(c *config) any { return c.socketMode }, fs.FileMode(0o660), "want an octal number from 0 to 0777, such as 0660"},
+		{"socket-mode", "777", "1777", func(c *config) any { return c.socketMode }, fs.FileMode(0o777), "want an octal number from 0 to 0777, such as 0660"},
+		{"auth-file", "users", "", func(c *config) any { return c.authFile }, "users", "want a file"},
+		{"tls-cert", "c.pem", "", func(c *config) any { return c.tlsCert }, "c.pem", "want a file"},
+		{"tls-key", "k.pem", "", func(c *config) any { return c.tlsKey }, "k.pem", "want a file"},
+		{"tls-ca", "a.pem", "", func(c *config) any { return c.tlsCA }, "a.pem", "want a file"},
+		{"idle-timeout", "90s", "90", func(c *config) any { return c.connIdle }, 90 * time.Second, "the unit is missing: 90s or 90ms"},
 		{"data", "x", "", func(c *config) any { return c.data }, "x", "want a folder"},
 		{"sync", "always", "sometimes", func(c *config) any { return c.syncText() }, "always", "want always, enqueue, interval=DURATION or never"},
 		{"sync", "never", "interval", func(c *config) any { return c.syncText() }, "never", "want always, enqueue, interval=DURATION or never"},

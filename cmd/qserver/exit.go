@@ -22,6 +22,7 @@ const (
 	exitIO          = 74 // a write or a sync failed
 	exitInUse       = 75 // another process has the data folder
 	exitRefused     = 77 // would listen beyond loopback without authentication
+	exitConfig      = 78 // the auth file, a certificate or its key can't be read, or does not hold
 )
 
 // codeError is an error with the exit code that the process ends with.

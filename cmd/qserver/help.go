@@ -29,9 +29,10 @@ the flag wins. Sizes are bytes or 64KiB, 256M, 1g, in powers of 1024; durations 
 in the place of ktserver (docs/kyoto-tycoon.md).
 
 SIGTERM or SIGINT ends it in order, a second one at once; SIGHUP opens the log file
-anew. Exit codes: 0 ended in order, 64 command line, 65 data damaged, 66 nothing there,
-69 address in use, 73 can't create a file, 74 write or sync failed, 75 folder in use,
-77 beyond loopback without -insecure (docs/operations.md).
+anew and reads auth file and certificates again. Exit codes: 0 ended in order,
+64 command line, 65 data damaged, 66 nothing there, 69 address in use, 73 can't create
+a file, 74 write or sync failed, 75 folder in use, 77 beyond loopback without
+-insecure, 78 auth file or certificate (docs/operations.md).
 `
 
 func writeHelp(w io.Writer) error {

@@ -43,8 +43,12 @@ func (e endpoint) guard(insecure bool) error {
 	if insecure || e.addr.IP.IsLoopback() {
 		return nil
 	}
+	other := ""
+	if e.flag == "listen" {
+		other = " let clients log in with -auth-file,"
+	}
 	return withCode(exitRefused, fmt.Errorf("-%s %s is not a loopback address, and without authentication whoever reaches it"+
-		" can take and delete messages: choose a loopback address, or give -insecure if that is meant", e.flag, e.text))
+		" can take and delete messages: choose a loopback address,%s or give -insecure if that is meant", e.flag, e.text, other))
 }
 
 func (e endpoint) listen() (net.Listener, error) {

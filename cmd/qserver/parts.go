@@ -67,7 +67,7 @@ func traffic(st memcache.Stats) admin.Traffic {
 func newMemcached(s *server) *memcache.Server {
 	c := s.config
 	modes := map[string]memcache.GetMode{"reserve": memcache.GetReserve, "open": memcache.GetOpen, "remove": memcache.GetRemove}
-	return &memcache.Server{
+	mc := &memcache.Server{
 		Log:           s.log,
 		MaxItemSize:   c.maxItemSize,
 		BodyMemory:    c.bodyMemory,
@@ -79,6 +79,10 @@ func newMemcached(s *server) *memcache.Server {
 		AllowFlushAll: c.allowFlushAll,
 		Version:       version,
 	}
+	if s.gate.accounts != nil {
+		mc.Accounts = s.gate.accounts
+	}
+	return mc
 }
 
 // ownNames lists what a Host header may name because -admin listens there: the host as given and its address, or every

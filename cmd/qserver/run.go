@@ -36,10 +36,14 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(adminAt.guard(c.insecure), listenAt.guard(c.insecure), c.pprof.guard(adminAt)); err != nil {
+	if err := errors.Join(adminAt.guard(c.insecure), listenAt.guard(c.insecure || c.asks()), c.pprof.guard(adminAt)); err != nil {
 		return withCode(exitRefused, err)
 	}
 	if err := refuseFile(c.data); err != nil {
+		return err
+	}
+	gate, err := openGate(c)
+	if err != nil {
 		return err
 	}
 	data, err := filepath.Abs(c.data)
@@ -52,7 +56,7 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 		return err
 	}
 	boundHeap(c)
-	s := &server{config: c, data: data, log: log, file: file, started: time.Now()}
+	s := &server{config: c, data: data, log: log, file: file, started: time.Now(), gate: gate}
 	err = s.run(ctx, adminAt, listenAt, newProgress(stderr))
 	if file == nil {
 		return err
@@ -79,6 +83,7 @@ type server struct {
 	file    *logFile // nil: the log goes to a standard stream
 	started time.Time
 	fs      ulog.FS // of the update log; nil: the operating system's
+	gate    gate
 
 	recovery recovery
 	store    *storage.Store
@@ -94,7 +99,7 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 	for _, note := range s.config.notes {
 		s.log.Info(note)
 	}
-	s.served = make(chan error, 2) // one of each listener, so that none waits for a reader
+	s.served = make(chan error, 3) // one of each listener, so that none waits for a reader
 
 	s.mc = newMemcached(s)
 	// HTTP comes before recovery, which may take long: /healthz answers and /readyz says how far it is.
@@ -131,8 +136,21 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 	if err != nil {
 		return errors.Join(err, removePID(), s.store.Close())
 	}
+	serve := s.mc.Serve
+	if t := s.gate.certificates; t != nil {
+		serve = func(ln net.Listener) error { return s.mc.ServeTLS(ln, t.config()) }
+	}
 	s.log.Info("memcached port open", "address", ln.Addr().String())
-	go s.listen("memcached", ln, s.mc.Serve)
+	s.tellGate(listenAt)
+	go s.listen("memcached", ln, serve)
+	if s.config.socket != "" {
+		if ln, err = listenSocket(s.config.socket, s.config.socketMode); err != nil {
+			s.mc.Close()
+			return errors.Join(err, removePID(), s.store.Close())
+		}
+		s.log.Info("memcached socket open", "file", s.config.socket)
+		go s.listen("memcached", ln, s.mc.Serve)
+	}
 	s.web.Attach(s.store)
 	s.log.Info("ready", "seconds", time.Since(s.started).Seconds(), "messages", s.store.Stats().Items)
 
@@ -164,7 +182,7 @@ func (s *server) wait(ctx context.Context, signals <-chan os.Signal) error {
 				s.log.Info("stopping", "signal", sig.String())
 				return nil
 			}
-			s.reopenLog()
+			s.reload()
 		case <-s.store.Failed():
 			return s.failure()
 		case err := <-s.served:
@@ -187,9 +205,18 @@ func (s *server) failure() error {
 	return withCode(exitIO, fmt.Errorf("%w: nothing is accepted any more; a restart keeps all that was answered", s.store.Err()))
 }
 
+// reload is what SIGHUP asks for.
+func (s *server) reload() {
+	if s.file == nil && s.gate == (gate{}) {
+		s.log.Info("SIGHUP without effect: there is no -log file, no -auth-file and no -tls-cert")
+		return
+	}
+	s.reopenLog()
+	s.reloadGate()
+}
+
 func (s *server) reopenLog() {
 	if s.file == nil {
-		s.log.Info("SIGHUP without effect: there is no -log file")
 		return
 	}
 	if err := s.file.Reopen(); err != nil {

@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 //	dial CONN ADDRESS           opens a memcached connection
 //	say CONN LINE REPLY…        sends the line (\n in it ends a line; '' sends nothing) and compares the lines that come back
 //	hangup CONN                 closes it
+//	closedby CONN               waits until the server has closed it, without a word
 //	damage FILE TEXT            changes a byte within the first TEXT in the file
 //
 // and the programs talk ADDRESS (sends standard input, prints what comes back until the server closes) and httpget
@@ -56,7 +57,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": cmdExits, "server": cmdServer, "fifo": cmdFifo, "signal": cmdSignal, "closed": cmdClosed,
-			"ends": cmdEnds, "logged": cmdLogged, "dial": cmdDial, "say": cmdSay, "hangup": cmdHangup, "damage": cmdDamage,
+			"ends": cmdEnds, "logged": cmdLogged, "dial": cmdDial, "say": cmdSay, "hangup": cmdHangup, "closedby": cmdClosedBy, "damage": cmdDamage,
 		},
 	})
 }
@@ -274,6 +275,12 @@ func cmdSay(ts *testscript.TestScript, _ bool, args []string) {
 
 func cmdHangup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(sceneOf(ts).conns[args[0]].Close())
+}
+
+func cmdClosedBy(ts *testscript.TestScript, _ bool, args []string) {
+	if rest, err := io.ReadAll(sceneOf(ts).conns[args[0]].r); err != nil || len(rest) > 0 {
+		ts.Fatalf("%s: got %q and %v, want the end of the connection", args[0], rest, err)
+	}
 }
 
 func cmdDamage(ts *testscript.TestScript, _ bool, args []string) {
