@@ -34,7 +34,7 @@ const leaseOfWorkers = 3 * time.Second
 func startWorker(t *testing.T, s *programServer, log string, command []string) *worker {
 	t.Helper()
 	w := &worker{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{}), log: log}
-	w.cmd.Env = append(nodeEnv(), "SERVER="+s.addr, "LEASE=3", "BACKOFF=1", "LOG="+log)
+	w.cmd.Env = append(os.Environ(), "SERVER="+s.addr, "LEASE=3", "BACKOFF=1", "LOG="+log)
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	w.cmd.WaitDelay = time.Second // a killed worker's children may still have its output open
 	if err := w.cmd.Start(); err != nil {
@@ -126,7 +126,7 @@ func TestWorkers(t *testing.T) {
 			return []string{python, scripts + "worker.py", "jobs", handlers + "handler.py"}
 		}},
 		{"Node", func(t *testing.T) []string {
-			return []string{needNode(t, "memcached"), scripts + "worker.js", "jobs", handlers + "handler.js"}
+			return append(needNode(t, "memcached"), scripts+"worker.js", "jobs", handlers+"handler.js")
 		}},
 		{"Go", func(*testing.T) []string { return []string{goWorker, "jobs", handlers + "handler.sh"} }},
 	} {
