@@ -5,7 +5,7 @@ import socket
 import sys
 
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-connection.settimeout(0.1)
+connection.settimeout(0.03)
 for _ in range(4):
     if os.fork() == 0:
         for _ in range(10):
