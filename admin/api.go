@@ -79,6 +79,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 			s.serveQueue(w, strings.TrimPrefix(r.URL.Path, queuePrefix))
 		}
 	}
+	if h := s.Handlers[path]; h != nil && handler == nil {
+		h.ServeHTTP(w, r)
+		return
+	}
 	if handler == nil {
 		fail(w, r, http.StatusNotFound, "no such address")
 		return

@@ -75,9 +75,12 @@ type Server struct {
 	StartedAt      time.Time     // of the process; that of the first Serve or Handler if zero
 	Log            *slog.Logger  // discards if nil
 
-	Traffic  func() Traffic        // nil: all zero
-	Master   func() (Master, bool) // false or nil: this server follows none
-	Recovery func() string         // how far recovery is, for /readyz: "recovery: 40 %"; nil: "recovery"
+	Traffic func() Traffic        // nil: all zero
+	Master  func() (Master, bool) // false or nil: this server follows none
+	// Handlers answer at further paths, which are looked up as they were sent; they check the method themselves.
+	Handlers map[string]http.Handler
+
+	Recovery func() string // how far recovery is, for /readyz: "recovery: 40 %"; nil: "recovery"
 
 	store    atomic.Pointer[Store] // nil until Attach
 	draining atomic.Bool

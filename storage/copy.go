@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,11 @@ func CopyReady(dir string) bool {
 // whoever syncs the log are given as much time as the writing takes. progress is called now and then; an error of its ends
 // the copy.
 func (s *Store) WriteCopy(name string, progress func(done, total int64) error) (path string, err error) {
+	if s.cpLSN() == 0 { // a copy of nothing would be no copy
+		if err := s.Checkpoint(context.Background()); err != nil {
+			return "", err
+		}
+	}
 	s.Keep(name, s.cpLSN())
 	dir := filepath.Join(s.dir, outgoingFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

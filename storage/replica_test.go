@@ -446,9 +446,6 @@ func TestCopyInstalls(t *testing.T) {
 	for i := range 100 {
 		put(t, c, "q", fmt.Sprint("message ", i))
 	}
-	if err := master.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	slave := openSlave(t, dir, storage.Options{})
 	path, err := master.WriteCopy("2", func(int64, int64) error { return nil })

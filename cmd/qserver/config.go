@@ -51,6 +51,12 @@ type config struct {
 	connIdle  time.Duration // idle memcached connections end after it; 0: never
 	adminIdle time.Duration // idle HTTP connections end after it; 0: the default; only Kyoto Tycoon's -tout sets it
 
+	sid            int    // 0: none
+	mhost, mport   string // of the master that it follows; mhost "": none
+	riv            time.Duration
+	replSecretFile string
+	ulogKeep       int64
+
 	help, version bool
 	notes         []string // said once at start
 }
@@ -81,6 +87,7 @@ func (c *config) knobs() []knob {
 		limits    = "Memory and limits"
 		queues    = "Queues"
 		process   = "Process"
+		slaves    = "Master and slaves"
 	)
 	return []knob{
 		{addresses, "listen", "ADDRESS", "127.0.0.1:11211", "memcached protocol, host:port", address(&c.listen)},
@@ -113,6 +120,13 @@ func (c *config) knobs() []knob {
 		{queues, "key-options", "on|off", "on", "read options in keys, as in get mail/t=500", onOff(&c.keyOptions)},
 		{queues, "ttl", "on|off", "on", "off: ignore the expiry times of what is enqueued", onOff(&c.ttl)},
 		{queues, "allow-flush-all", "", "off", "let flush_all and /rpc/clear empty every queue", toggle(&c.allowFlushAll)},
+
+		{slaves, "sid", "NUMBER", "", "this server's number among master and slaves: each has its own,\n1 to 65535", number(&c.sid, 0, 65535)},
+		{slaves, "mhost", "HOST", "", "be a slave of the master there: read-only, with all it has", text(&c.mhost, "a host")},
+		{slaves, "mport", "PORT", "1978", "the master's HTTP port (its -admin)", port(&c.mport)},
+		{slaves, "riv", "MS", "0", "pause of a slave for each record, in milliseconds, such as 0.04", millis(&c.riv)},
+		{slaves, "repl-secret-file", "FILE", "", "what slaves and master must prove to know; without it a master\nserves slaves on loopback only", text(&c.replSecretFile, "a file")},
+		{slaves, "ulog-keep", "SIZE", "4GiB", "how much of the update log is kept for slaves that are\nbehind", size(&c.ulogKeep, mib, 64*tib)},
 
 		{process, "drain", "DURATION", "5s", "at the end, how long what is held may still be acked", duration(&c.drain, 0, time.Hour)},
 		{process, "log", "FILE", "", "instead of standard error; SIGHUP opens it anew; - is\nstandard output", text(&c.log, "a file")},
@@ -210,6 +224,9 @@ func (c *config) check() error {
 	}
 	if c.listen == c.admin && !strings.HasSuffix(c.listen, ":0") {
 		return usageError("-listen and -admin are both %s: they need a port each", c.listen)
+	}
+	if c.mhost != "" && c.sid == 0 {
+		return usageError("-mhost %s needs -sid NUMBER: 1 to 65535, another than the master's", c.mhost)
 	}
 	return nil
 }

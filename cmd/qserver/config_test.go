@@ -23,6 +23,7 @@ func TestDefaults(t *testing.T) {
 		memory: 256 * mib, bodyMemory: 128 * mib, maxItemSize: 64 * mib, maxHeld: 10000,
 		socketMode: 0o600, get: "reserve", keyOptions: true, ttl: true,
 		drain: 5 * time.Second, logLevel: slog.LevelInfo,
+		mport: "1978", ulogKeep: 4 * gib,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -76,6 +77,12 @@ func TestKnobs(t *testing.T) {
 		{"log-level", "off", "none", func(c *config) any { return c.logLevel }, levelOff, "want debug, info, warn, error or off"},
 		{"pid", "q.pid", "", func(c *config) any { return c.pid }, "q.pid", "want a file"},
 		{"cmd", "bin", "", func(c *config) any { return c.cmd }, "bin", "want a folder"},
+		{"sid", "65535", "65536", func(c *config) any { return c.sid }, 65535, "want a number from 0 to 65535"},
+		{"mport", "10001", "65536", func(c *config) any { return c.mport }, "10001", "want a number from 0 to 65535"},
+		{"mhost", "master", "", func(c *config) any { return c.masterAddress() }, "master:1978", "want a host"},
+		{"riv", "0.04", "soon", func(c *config) any { return c.riv }, 40 * time.Microsecond, "want a number of milliseconds, such as 0.04"},
+		{"repl-secret-file", "secret", "", func(c *config) any { return c.replSecretFile }, "secret", "want a file"},
+		{"ulog-keep", "1g", "1k", func(c *config) any { return c.ulogKeep }, int64(gib), "want 1MiB to 64TiB"},
 	}
 	for _, k := range new(config).knobs() {
 		if !slices.ContainsFunc(rows, func(r struct {
@@ -93,10 +100,10 @@ func TestKnobs(t *testing.T) {
 		env := knob{name: tt.name}.env()
 		for source, parse := range map[string]func(string) (*config, error){
 			"-" + tt.name + " ": func(v string) (*config, error) {
-				return parseConfig([]string{"-" + tt.name + "=" + v, "-body-memory=1t"}, nil)
+				return parseConfig([]string{"-sid=1", "-" + tt.name + "=" + v, "-body-memory=1t"}, nil)
 			},
 			env + "=": func(v string) (*config, error) {
-				return parseConfig([]string{"-body-memory=1t"}, []string{env + "=" + v})
+				return parseConfig([]string{"-body-memory=1t"}, []string{"QSERVER_SID=1", env + "=" + v})
 			},
 		} {
 			if tt.name == "body-memory" {

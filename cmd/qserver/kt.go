@@ -26,14 +26,14 @@ type tycoon struct {
 	plexHost, plexPort string        // of the memcached port
 	memcached          bool          // -plsv or -plex is there
 	qtout              time.Duration // wait of a get, from -plex; below 0: not given
-	mhost, mport       string        // master
 	wantsSync          bool          // -oas
 	syncEvery          time.Duration // shortest of -asi and -uasi; 0: none
 }
 
 func newTycoon(c *config) *tycoon { return &tycoon{c: c, qtout: -1} }
 
-// options lists ktserver's options but for those that are qserver's own as well: -log, -ulim, -pid, -cmd.
+// options lists ktserver's options but for those that are qserver's own as well: -log, -ulim, -pid, -cmd, -sid, -mhost,
+// -mport, -riv.
 func (t *tycoon) options() []option {
 	list := []option{
 		{"host", false, keep(&t.host)},
@@ -48,12 +48,8 @@ func (t *tycoon) options() []option {
 		{"oas", true, toggle(&t.wantsSync)},
 		{"plsv", false, t.plugin},
 		{"plex", false, t.plex},
-		{"sid", false, t.serverID},
-		{"mhost", false, keep(&t.mhost)},
-		{"mport", false, port(&t.mport)},
 
-		t.without("rts", false, ""),
-		t.without("riv", false, ""),
+		t.without("rts", false, "a slave's position is in its data folder"),
 		t.without("th", false, "a connection costs no thread"),
 		t.without("ulog", false, "the update log is in the data folder"),
 		t.without("oat", true, ""),
@@ -109,15 +105,6 @@ func (t *tycoon) syncInterval(s string) error {
 	return nil
 }
 
-func (t *tycoon) serverID(s string) error {
-	var id int
-	if err := number(&id, 0, 65535)(s); err != nil {
-		return err
-	}
-	t.ignore("-sid", "")
-	return nil
-}
-
 func (t *tycoon) plugin(s string) error {
 	t.memcached = true
 	if strings.Contains(filepath.Base(s), "memc") {
@@ -169,12 +156,10 @@ func (t *tycoon) finish(given, environment map[string]bool, operands []string) e
 	if err := t.database(given, operands); err != nil {
 		return err
 	}
-	if t.mhost != "" {
-		return usageError("-mhost %s: this version can't be a slave yet; without -mhost, -mport, -rts and -riv it starts as"+
-			" a server of its own", t.mhost)
-	}
-	if t.mport != "" {
-		t.ignore("-mport", "there is no -mhost")
+	for _, name := range []string{"mport", "riv"} {
+		if t.c.mhost == "" && given[name] {
+			t.ignore("-"+name, "there is no -mhost")
+		}
 	}
 	if err := join(&t.c.admin, given, "admin", t.host, t.port, "-host, -port"); err != nil {
 		return err
@@ -253,6 +238,18 @@ func port(p *string) func(string) error {
 			return err
 		}
 		*p = s
+		return nil
+	}
+}
+
+// millis sets *p to a decimal number of milliseconds, as Kyoto Tycoon's -riv is; below 0 is 0.
+func millis(p *time.Duration) func(string) error {
+	return func(s string) error {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil || math.IsNaN(f) || f > 60_000 {
+			return errors.New("want a number of milliseconds, such as 0.04")
+		}
+		*p = time.Duration(max(f, 0) * float64(time.Millisecond))
 		return nil
 	}
 }

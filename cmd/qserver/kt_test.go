@@ -22,14 +22,14 @@ var blogMaster = []string{
 func TestBlogMaster(t *testing.T) {
 	want, err := parseConfig([]string{
 		"-admin", "127.0.0.1:10001", "-listen", "127.0.0.1:11311", "-log", "/path/to/log/queue_master.log",
-		"-ulim", "256MiB", "-wait", "10s", "-ttl", "off", "-data", "/path/to/db/queue_master.kct",
+		"-ulim", "256MiB", "-wait", "10s", "-ttl", "off", "-data", "/path/to/db/queue_master.kct", "-sid", "1",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want.notes = []string{
 		"without host it listens on loopback only (Kyoto Tycoon: on all addresses)",
-		"without effect here: -th (a connection costs no thread), -ulog (the update log is in the data folder), -sid," +
+		"without effect here: -th (a connection costs no thread), -ulog (the update log is in the data folder)," +
 			" -plsv (memcached's protocol is built in)",
 	}
 	last := len(blogMaster) - 1
@@ -46,10 +46,17 @@ func TestBlogMaster(t *testing.T) {
 }
 
 func TestBlogSlave(t *testing.T) {
-	args := slices.Concat([]string{"-mhost", "127.0.0.1", "-mport", "10001", "-rts", "/path/to/log/rts.log"}, blogMaster)
-	_, err := parseConfig(args, nil)
-	want := "-mhost 127.0.0.1: this version can't be a slave yet; without -mhost, -mport, -rts and -riv it starts as a server of its own"
-	if errText(err) != want || exitCode(err) != exitUsage {
+	slave := []string{"-mhost", "127.0.0.1", "-mport", "10001", "-rts", "/path/to/log/rts.log", "-riv", "0.04"}
+	c, err := parseConfig(slices.Concat(blogMaster, slave), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.sid != 1 || c.masterAddress() != "127.0.0.1:10001" || c.riv != 40*time.Microsecond {
+		t.Errorf("got sid %d, master %s, riv %s", c.sid, c.masterAddress(), c.riv)
+	}
+	without := slices.DeleteFunc(slices.Concat(blogMaster, slave), func(s string) bool { return s == "-sid" || s == "1" })
+	_, err = parseConfig(without, nil)
+	if want := "-mhost 127.0.0.1 needs -sid NUMBER: 1 to 65535, another than the master's"; errText(err) != want || exitCode(err) != exitUsage {
 		t.Errorf("got %q with code %d, want %q", errText(err), exitCode(err), want)
 	}
 }
@@ -120,7 +127,7 @@ func TestTycoonWithout(t *testing.T) {
 		{"-host h -oat -onl -otl -oat", "-oat, -onl, -otl"},
 		{"-host h -onr -ash", "-onr (nothing is repaired but by qserver repair), -ash (a sync is always one of the disk)"},
 		{"-host h -bgs d -bgsi 180 -bgsc zlib", "-bgs (messages are on disk), -bgsi, -bgsc"},
-		{"-host h -mport 5 -rts f -riv 0.04 -sid 65535", "-rts, -riv, -sid, -mport (there is no -mhost)"},
+		{"-host h -mport 5 -rts f -riv 0.04 -sid 65535", "-rts (a slave's position is in its data folder), -mport (there is no -mhost), -riv (there is no -mhost)"},
 		{"-host h -uasi 5", "-asi, -uasi (-sync enqueue is as strong)"},
 		{"-host h db#opts=s#bnum=1#msiz=2g#pccap=2g", "#opts, #bnum, #msiz, #pccap"},
 		{"-host h -plex opts=q#host=h#th=3#x=y", "-plex th, -plex x"},

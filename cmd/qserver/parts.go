@@ -25,6 +25,8 @@ func newStorageOptions(s *server, p *progress) storage.Options {
 		Memory:       c.memory,
 		MaxHeld:      c.maxHeld,
 		IgnoreTTL:    !c.ttl,
+		Master:       c.masterAddress(),
+		LogKeep:      c.ulogKeep,
 		Log:          s.log,
 		FS:           s.fs,
 		Progress: func(step string, done, total int64) {
@@ -46,6 +48,8 @@ func newAdmin(s *server, at endpoint) *admin.Server {
 		StartedAt:     s.started,
 		Log:           s.log,
 		Recovery:      s.recovery.text,
+		Handlers:      s.replicationHandlers(),
+		Master:        s.masterView,
 		Traffic:       func() admin.Traffic { return traffic(s.mc.Stats()) },
 	}
 }
@@ -76,6 +80,7 @@ func newMemcached(s *server) *memcache.Server {
 		IdleTimeout:   c.connIdle,
 		GetMode:       modes[c.get],
 		NoKeyOptions:  !c.keyOptions,
+		ExtraStats:    s.replicationStats,
 		AllowFlushAll: c.allowFlushAll,
 		Version:       version,
 	}

@@ -46,6 +46,10 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	secret, err := c.readSecret()
+	if err != nil {
+		return err
+	}
 	data, err := filepath.Abs(c.data)
 	if err != nil {
 		return err
@@ -56,8 +60,10 @@ func serve(ctx context.Context, c *config, stdout, stderr io.Writer) error {
 		return err
 	}
 	boundHeap(c)
-	s := &server{config: c, data: data, log: log, file: file, started: time.Now(), gate: gate}
-	err = s.run(ctx, adminAt, listenAt, newProgress(stderr))
+	for err = errReopen; errors.Is(err, errReopen); { // a slave that got a new copy begins anew with it
+		s := &server{config: c, data: data, log: log, file: file, started: time.Now(), gate: gate, secret: secret}
+		err = s.run(ctx, adminAt, listenAt, newProgress(stderr))
+	}
 	if file == nil {
 		return err
 	}
@@ -85,8 +91,11 @@ type server struct {
 	fs      ulog.FS // of the update log; nil: the operating system's
 	gate    gate
 
+	secret   []byte // of -repl-secret-file; nil: none
 	recovery recovery
 	store    *storage.Store
+	replica  *replica
+	followed chan error // why it can't follow its master any more, or errReopen
 	web      *admin.Server
 	mc       *memcache.Server
 	served   chan error // why a listener ended before its time
@@ -101,6 +110,8 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 	}
 	s.served = make(chan error, 3) // one of each listener, so that none waits for a reader
 
+	s.followed = make(chan error, 1)
+	s.replica = newReplica(s)
 	s.mc = newMemcached(s)
 	// HTTP comes before recovery, which may take long: /healthz answers and /readyz says how far it is.
 	s.web = newAdmin(s, adminAt)
@@ -123,6 +134,9 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 	s.store, err = storage.Open(s.data, newStorageOptions(s, p))
 	if err != nil {
 		return s.openError(err)
+	}
+	if err := s.firstCopy(ctx, p); err != nil || ctx.Err() != nil {
+		return errors.Join(err, s.store.Close())
 	}
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	removePID, err := writePID(s.config.pid)
@@ -152,9 +166,13 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 		go s.listen("memcached", ln, s.mc.Serve)
 	}
 	s.web.Attach(s.store)
+	s.startReplica()
 	s.log.Info("ready", "seconds", time.Since(s.started).Seconds(), "messages", s.store.Stats().Items)
 
 	err = s.wait(ctx, signals)
+	if errors.Is(err, errReopen) {
+		return errors.Join(s.shutdown(), removePID(), err)
+	}
 	if err != nil {
 		return errors.Join(err, s.abandon(), removePID())
 	}
@@ -186,6 +204,8 @@ func (s *server) wait(ctx context.Context, signals <-chan os.Signal) error {
 		case <-s.store.Failed():
 			return s.failure()
 		case err := <-s.served:
+			return err
+		case err := <-s.followed:
 			return err
 		}
 	}
@@ -232,6 +252,7 @@ func (s *server) shutdown() error {
 	s.store.EndWaits() // gets answer END from here on
 	s.drain()
 	s.mc.Close()
+	s.stopReplica(slavesTime)
 	// The admin side uses the store, so it ends before it.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -279,6 +300,7 @@ func (s *server) abandon() error {
 		defer close(done)
 		s.mc.Shutdown(ctx) // who waits for an answer is told
 		s.mc.Close()
+		s.stopReplica(0)
 		s.web.Close()
 		s.store.Close()
 	}()
