@@ -1,29 +1,25 @@
 package main
 
-import (
-	"slices"
-	"testing"
-)
+import "testing"
 
 // phpStories are PHP's Memcached with the options that people use.
-func phpStories(t *testing.T) []storyCase {
-	t.Helper()
-	var cases []storyCase
-	for _, c := range []storyCase{
+func phpStories() []storyCase {
+	cases := []storyCase{
 		{name: "text"},
 		{name: "binary", command: []string{"binary"}, noBatch: true},
-		{name: "igbinary", command: []string{"igbinary", "compress"}, compresses: true},
-		{name: "JSON", command: []string{"json", "binary"}, noBatch: true},
+		{name: "igbinary", command: []string{"igbinary", "compress"}, compresses: true, noLarge: true},
+		{name: "JSON", command: []string{"json", "binary"}, noBatch: true, noLarge: true},
 		{name: "compressed", command: []string{"compress"}, compresses: true},
-		{name: "prefix", command: []string{"prefix"}, prefix: "app:"},
-		{name: "persistent", command: []string{"persistent"}},
-		{name: "buffered", command: []string{"buffer"}, silent: true},
-		{name: "noreply", command: []string{"noreply"}, silent: true},
-	} {
-		c.name = "PHP Memcached " + c.name
-		c.command = slices.Concat([]string{"php", "testdata/clients/story.php"}, c.command)
-		c.flags = 1<<16 - 1
-		cases = append(cases, c)
+		{name: "prefix", command: []string{"prefix"}, prefix: "app:", noLarge: true},
+		{name: "persistent", command: []string{"persistent"}, noLarge: true},
+		{name: "buffered", command: []string{"buffer"}, silent: true, noLarge: true},
+		{name: "noreply", command: []string{"noreply"}, silent: true, noLarge: true},
+	}
+	for i := range cases {
+		c := &cases[i]
+		c.name, c.flags = "PHP Memcached "+c.name, 1<<16-1
+		c.command = append([]string{"testdata/clients/story.php"}, c.command...)
+		c.program = func(t *testing.T) []string { return []string{needPHP(t)} }
 	}
 	return cases
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,18 +32,7 @@ func TestClients(t *testing.T) {
 		php := needPHP(t)
 		testBlog(t, startProgram(t, program), php)
 	})
-	runStories(t, program, phpStories(t)...)
-	for _, tt := range []struct{ name, module, debian string }{
-		{"pymemcache", "pymemcache", "python3-pymemcache"},
-		{"pylibmc", "pylibmc", "python3-pylibmc"},
-		{"python-memcached", "memcache", "python3-memcache"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			python := need(t, tt.name+" ("+tt.debian+" on Debian)", "-c", "import "+tt.module, "python3", "/usr/bin/python3")
-			testVerbs(t, startProgram(t, program), python, "testdata/clients/verbs.py", tt.name)
-		})
-	}
+	runStories(t, program, slices.Concat(phpStories(), perlStories(), pythonStories())...)
 	t.Run("gomemcache", func(t *testing.T) {
 		t.Parallel()
 		testGomemcache(t, startProgram(t, program))
@@ -51,14 +41,6 @@ func TestClients(t *testing.T) {
 		t.Parallel()
 		testReadme(t, program)
 	})
-}
-
-// testVerbs runs a script that goes through all that a worker does.
-func testVerbs(t *testing.T, s *programServer, command ...string) {
-	t.Helper()
-	if got := output(t, append(command, s.port(), s.httpPort())...); got != "ok\n" {
-		t.Errorf("got %q, want ok", got)
-	}
 }
 
 // testBlog is the blog's experiment with its own loops, unmodified but for the port; the counts are compared at each step.
@@ -248,7 +230,7 @@ func (s *programServer) wantCounts(t *testing.T, queue string, want counts) {
 // waitCounts waits until a queue's counts are so: what a client has not waited for comes by and by.
 func (s *programServer) waitCounts(t *testing.T, queue string, want counts) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(clientPatience)
 	for {
 		got, _ := s.counts(t, queue)
 		if got == want {
