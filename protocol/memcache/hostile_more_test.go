@@ -106,3 +106,44 @@ func TestHostile73UnreadRepliesAreNotBuffered(t *testing.T) {
 		t.Errorf("%d MB were allocated for %d MB of unread replies, want less than %d MB", worst>>20, want>>20, bound>>20)
 	}
 }
+
+// Rows 74 to 76: with authentication, on a new connection each.
+func TestHostile74to76Login(t *testing.T) {
+	const no, form = "CLIENT_ERROR unauthenticated\r\n", "CLIENT_ERROR bad authentication token format\r\n"
+	for _, tt := range []struct {
+		name, in, want string
+		closed         bool
+	}{
+		{"74 version", "version\r\n", no, false},
+		{"74 get", "get victim\r\n", no, false},
+		{"74 delete and touch", "delete victim\r\ntouch victim 60\r\n", no + no, false},
+		{"74 flush_all", "flush_all\r\n", no, false},
+		{"74 quit", "quit\r\n", "", true},
+		{"75 wrong password", "set x 0 0 9\r\nuser pasS\r\n", no, false},
+		{"75 no space", "set x 0 0 8\r\nuserpass\r\n", form, false},
+		{"75 right", "set x 0 0 9\r\nuser pass\r\nget victim/peek\r\n", "STORED\r\nVALUE victim/peek 0 1\r\nv\r\nEND\r\n", false},
+		{"75 three wrong ones", repeat("set x 0 0 9\r\nuser pasS\r\n", 3), repeat(no, 3), true},
+		{"76 over 1 KiB without a body", "set x 0 0 5000\r\n", no, true},
+		{"76 over 1 KiB with noreply", "set x 0 0 5000 noreply\r\n", no, true},
+		{"76 right with noreply", "set x 0 0 9 noreply\r\nuser pass\r\n", "STORED\r\n", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			known := newAccounts()
+			bubble(t, func(s *memcache.Server, _ *storage.Options) { s.Accounts, s.AllowFlushAll = known, true }, func(t *testing.T, s *server) {
+				s.dial().do(loginLine("user", "pass")+"set victim 0 0 1\r\nv\r\n", "STORED\r\nSTORED\r\n")
+				c := s.dial()
+				c.send(tt.in)
+				sleep(4) // wrong passwords are answered slowly, and who has not logged in is out after five seconds
+				c.want(tt.want)
+				if tt.closed {
+					c.wantEnd()
+				} else {
+					c.wantNothing()
+				}
+				if got := s.queue("victim"); got.Ready != 1 || got.TotalItems != 1 {
+					t.Errorf("victim: got %+v, want its one message", got)
+				}
+			})
+		})
+	}
+}
