@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"runtime"
 
 	"qserver/storage/queue"
 )
@@ -98,12 +97,6 @@ func (s *Store) commit(f *follower) error {
 
 // commitWrite waits until every record up to f.lsn is written and applied.
 func (s *Store) commitWrite(f *follower) error {
-	if s.applied.Load() >= f.lsn {
-		return nil
-	}
-	// Those who are about to stage get the chance to, or to write this record with theirs: one write for all costs less
-	// than one for each.
-	runtime.Gosched()
 	if s.applied.Load() >= f.lsn {
 		return nil
 	}

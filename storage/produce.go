@@ -82,13 +82,18 @@ func (c *Session) restOnLocked(lsn uint64) {
 	}
 }
 
+// EnqueueWaits says whether an Enqueue of n bytes may have to wait for a checkpoint or for room in the log.
+func (s *Store) EnqueueWaits(n int) bool {
+	return s.memoryBytes.Load() >= s.opts.Memory || s.ulog.Room() <= s.roomFor(n)
+}
+
 // admit waits until memory and log have room for a body of n bytes. What the session has staged is committed first, since
 // others may wait for it. While memory's budget is used up it blocks: the checkpoint frees it. Errors: ErrDiskFull,
 // ErrNoMemory when nothing can be freed, and why the store is not writable.
 func (c *Session) admit(n int) error {
 	s := c.s
 	s.spendDisk(n)
-	if s.memoryBytes.Load() < s.opts.Memory && s.ulog.Room() > s.roomFor(n) {
+	if !s.EnqueueWaits(n) {
 		return nil
 	}
 	if err := c.Commit(); err != nil {

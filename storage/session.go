@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"runtime"
 	"time"
 
 	"qserver/storage/queue"
@@ -38,7 +39,25 @@ func (c *Session) stage(op *queue.Op, body []byte) {
 // Commit waits until every record of this session so far is in the log as its sync mode promises, and applied. Answers
 // that rest on them may go out only after it returned nil. An error means that the outcome of what was not yet committed
 // is unknown (it wraps ErrUnknownOutcome): say so and close. It costs nothing when nothing is outstanding.
-func (c *Session) Commit() error { return c.s.commit(&c.rec) }
+func (c *Session) Commit() error {
+	if c.s.applied.Load() < c.rec.lsn {
+		// Those who are about to stage get the chance to, or to write this session's records with theirs: one write for all costs
+		// less than one for each.
+		runtime.Gosched()
+	}
+	return c.s.commit(&c.rec)
+}
+
+// CommitRound is Commit for one who has staged the records of many sessions before: it does not let others run first.
+func (c *Session) CommitRound() error {
+	if err := c.s.commitSync(&c.rec); err != nil {
+		return err
+	}
+	return c.s.commitWrite(&c.rec)
+}
+
+// AwaitsSync says whether Commit will wait for the disk.
+func (c *Session) AwaitsSync() bool { return c.rec.sync > c.s.ulog.Synced() }
 
 // Outstanding says whether Commit has something to wait for.
 func (c *Session) Outstanding() bool {

@@ -220,7 +220,7 @@ func (s *Server) CloseUsers(gone func(user string) bool) int {
 	n := 0
 	for c := range s.conns {
 		if c.user != "" && gone(c.user) {
-			cut(c.nc)
+			c.abort()
 			n++
 		}
 	}

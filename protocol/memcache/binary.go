@@ -8,30 +8,22 @@ import (
 	"qserver/storage"
 )
 
-// serveBinary runs a connection of the binary protocol to its end. false: there is no more input.
-func (c *conn) serveBinary() bool {
-	x := c.extra()
-	for c.ending == goOn {
-		if len(c.in.buffered()) < binaryHeader {
-			if !c.more() {
-				return false
-			}
-			continue
-		}
-		faults := c.counts[protocolErrors]
-		c.cmd = command{dialect: binaryDialect}
-		if !x.frame.parse(c.in.buffered()) {
-			c.counts[protocolErrors]++
-			c.end(closeLinger) // the stream's position is lost
-			break
-		}
-		c.in.skip(binaryHeader)
-		c.runFrame(&x.frame)
-		c.ran(faults)
-		if c.out.size >= flushAt || c.staged >= stageAt {
-			c.settle()
-		}
+// binaryStep runs the next request. false: its header has not arrived.
+func (c *conn) binaryStep() bool {
+	if len(c.in.buffered()) < binaryHeader {
+		return false
 	}
+	x := c.extra()
+	faults := c.counts[protocolErrors]
+	c.cmd = command{dialect: binaryDialect}
+	if !x.frame.parse(c.in.buffered()) {
+		c.counts[protocolErrors]++
+		c.end(closeLinger) // the stream's position is lost
+		return true
+	}
+	c.in.skip(binaryHeader)
+	c.runFrame(&x.frame)
+	c.ran(faults)
 	return true
 }
 

@@ -7,8 +7,10 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
+	"qserver/internal/eventloop"
 	"qserver/storage"
 )
 
@@ -33,10 +35,12 @@ const (
 	closeNow           // the peer is gone: send nothing
 )
 
-// conn is one client connection. One goroutine owns it; others only set its read deadline or close its socket.
+// conn is one client connection. A goroutine of its own serves it; while nothing is being worked on for it, and its socket allows,
+// it is parked instead, and served by an event loop (see park.go). Others only set its read deadline or abort it.
 type conn struct {
 	srv     *Server
 	nc      net.Conn
+	sock    *eventloop.Socket // nc, if it is one
 	peer    string
 	session *storage.Session
 	in      input
@@ -57,58 +61,89 @@ type conn struct {
 	ext       *extended // of clients that speak more than classic text
 	user      string    // who has logged in; guarded by srv.mu
 
-	onWritable func(uintptr) bool
-	writing    []byte
-	wrote      int
-	writeErr   error
+	binary bool         // speaks the binary protocol
+	inline bool         // an event loop runs it: nothing may wait
+	later  func()       // what is left of a command that must wait, for a goroutine
+	seen   atomic.Int64 // when it was parked, Unix nanoseconds; kept only with an idle timeout
 
 	listed bool       // in srv.stalls, or thrown out of it
 	stall  stallEntry // guarded by srv.stalls.mu
 }
 
-// serve runs the connection to its end.
+// serve runs a new connection until it is parked or ends.
 func (c *conn) serve() {
-	defer c.close()
+	c.guarded(func() (parked bool) {
+		if !c.enter() {
+			return false
+		}
+		if c.completed {
+			c.setDeadline(time.Time{})
+		} else {
+			c.setDeadline(time.Now().Add(lineTime))
+		}
+		return (len(c.in.buffered()) > 0 || c.more()) && c.sniff() && c.commands()
+	})
+}
+
+// guarded runs f, which says whether the connection has been parked; otherwise, and if f panics, it ends.
+func (c *conn) guarded(f func() (parked bool)) {
+	parked := false
 	defer func() {
 		if p := recover(); p != nil {
-			c.srv.panics.Add(1)
-			c.srv.log().Error("panic in a connection, which is closed", "peer", c.peer, "panic", p, "stack", string(debug.Stack()))
-			c.ending = closeNow
+			c.panicked(p)
+		}
+		if !parked {
+			c.close()
 		}
 	}()
-	if !c.enter() {
-		return
-	}
-	if c.completed {
-		c.setDeadline(time.Time{})
-	} else {
-		c.setDeadline(time.Now().Add(lineTime))
-	}
-	if len(c.in.buffered()) == 0 && !c.more() || !c.sniff() {
-		return
-	}
-	if c.in.buffered()[0] == binaryRequest && !c.serveBinary() {
-		return
-	}
+	parked = f()
+}
+
+func (c *conn) panicked(p any) {
+	c.srv.panics.Add(1)
+	c.srv.log().Error("panic in a connection, which is closed", "peer", c.peer, "panic", p, "stack", string(debug.Stack()))
+	c.ending = closeNow
+}
+
+// commands runs commands until the connection is parked or ends.
+func (c *conn) commands() (parked bool) {
 	for c.ending == goOn {
-		line, ok := c.in.line()
 		switch {
-		case ok && len(line) > maxLine && !(len(line) <= maxGetLine && isGet(line)), !ok && c.lineTooLong():
-			c.counts[protocolErrors]++
-			c.out.text(replyLine)
-			c.end(closeLinger)
-		case ok:
-			c.run(line)
+		case c.step():
+			if c.out.size >= flushAt || c.staged >= stageAt {
+				c.settle()
+			}
+		case c.mayPark():
+			if c.park() {
+				return true
+			}
 		case !c.more():
-			return
-		}
-		if c.out.size >= flushAt || c.staged >= stageAt {
-			c.settle()
+			return false
 		}
 	}
 	if c.ending != closeNow {
 		c.settle()
 	}
+	return false
+}
+
+// step runs the next command. false: it has not arrived.
+func (c *conn) step() bool {
+	if c.binary {
+		return c.binaryStep()
+	}
+	line, ok := c.in.line()
+	switch {
+	case ok && len(line) > maxLine && !(len(line) <= maxGetLine && isGet(line)), !ok && c.lineTooLong():
+		c.counts[protocolErrors]++
+		c.out.text(replyLine)
+		c.end(closeLinger)
+	case ok:
+		c.run(line)
+	default:
+		return false
+	}
+	return true
 }
 
 // lineTooLong says whether the line that is still arriving is beyond its limit already.
@@ -153,6 +188,10 @@ func (c *conn) more() bool {
 		return true
 	}
 	if !c.settle() {
+		return false
+	}
+	if c.srv.stopping.Load() {
+		c.inputEnded(os.ErrDeadlineExceeded)
 		return false
 	}
 	if c.completed && c.srv.IdleTimeout > 0 {
@@ -210,8 +249,8 @@ func (c *conn) setDeadline(t time.Time) {
 	c.nc.SetReadDeadline(t)
 }
 
-// parked keeps the server's count of busy connections and its list of those that have stalled in mid-command.
-func (c *conn) parked(waiting bool) {
+// waits keeps the server's count of busy connections and its list of those that have stalled in mid-command.
+func (c *conn) waits(waiting bool) {
 	if !waiting {
 		c.srv.busy.Add(1)
 		if c.listed {
@@ -231,6 +270,8 @@ func (c *conn) parked(waiting bool) {
 // sniff looks at the connection's first byte: not everybody who connects speaks memcached's text protocol.
 func (c *conn) sniff() bool {
 	switch c.in.buffered()[0] {
+	case binaryRequest:
+		c.binary = true
 	case tlsHandshake:
 		c.noteTLS()
 		return false

@@ -34,12 +34,31 @@ func (c *conn) get(keys []byte, lease time.Duration) {
 	if !c.takeAll(&g, -1, storage.Delivery{}) {
 		return
 	}
-	if g.taken == 0 && wait > 0 && reserving > 0 && !c.wait(&g, wait, reserving) {
+	if g.taken > 0 || wait == 0 || reserving == 0 {
+		c.got(&g)
 		return
 	}
+	if c.inline {
+		later := g
+		later.keys = bytes.Clone(keys)
+		c.later = func() { c.getWaiting(&later, wait, reserving) }
+		return
+	}
+	c.getWaiting(&g, wait, reserving)
+}
+
+// getWaiting is the second half of a get that found nothing and waits.
+func (c *conn) getWaiting(g *getLine, wait time.Duration, reserving int) {
+	if c.wait(g, wait, reserving) {
+		c.got(g)
+	}
+}
+
+// got ends the answer of a get.
+func (c *conn) got(g *getLine) {
 	c.counts[getHits] += uint64(g.taken)
-	if count > g.taken {
-		c.counts[getMisses] += uint64(count - g.taken)
+	if g.count > g.taken {
+		c.counts[getMisses] += uint64(g.count - g.taken)
 	}
 	c.out.text(replyEnd)
 }

@@ -87,6 +87,7 @@ type output struct {
 	safe   int    // buf[:safe] rests on nothing that is not committed
 	bodies []sentBody
 	size   int // bytes collected, bodies included
+	sent   int // of these
 }
 
 // sentBody is a large body that goes out after buf[:at].
@@ -185,7 +186,7 @@ func (o *output) clear() {
 		o.buf = nil
 	}
 	clear(o.bodies)
-	o.buf, o.bodies, o.safe, o.size = o.buf[:0], o.bodies[:0], 0, 0
+	o.buf, o.bodies, o.safe, o.size, o.sent = o.buf[:0], o.bodies[:0], 0, 0, 0
 }
 
 // release gives the buffer back; what is in it is lost.
@@ -196,59 +197,56 @@ func (o *output) release() {
 	*o = output{}
 }
 
-// pieces are the bytes to send, in order.
-func (o *output) pieces() net.Buffers {
+// rest are the bytes that have not been sent, in order.
+func (o *output) rest() net.Buffers {
 	var v net.Buffers
-	from := 0
+	skip, from := o.sent, 0
+	add := func(p []byte) {
+		k := min(skip, len(p))
+		if skip -= k; k < len(p) {
+			v = append(v, p[k:])
+		}
+	}
 	for _, s := range o.bodies {
-		v = append(v, o.buf[from:s.at], s.body)
+		add(o.buf[from:s.at])
+		add(s.body)
 		from = s.at
 	}
-	return append(v, o.buf[from:])
+	add(o.buf[from:])
+	return v
 }
 
 // flush sends what was collected, all of it or until the peer makes no progress for 30 s.
 func (c *conn) flush() error {
-	if c.out.empty() {
-		return nil
-	}
-	c.counts[bytesWritten] += uint64(c.out.size)
-	c.publish()
-	pieces := net.Buffers(nil)
-	if c.in.raw != nil && len(c.out.bodies) == 0 {
-		n, err := c.tryWrite(c.out.buf)
-		if err != nil {
-			return err
-		}
-		if n < len(c.out.buf) {
-			pieces = net.Buffers{c.out.buf[n:]}
-		}
-	} else {
-		pieces = c.out.pieces()
-	}
-	var err error
-	if len(pieces) > 0 {
-		err = c.writeAll(pieces)
+	done, err := c.trySend()
+	if !done && err == nil {
+		err = c.writeAll(c.out.rest())
 	}
 	c.out.clear()
 	return err
 }
 
-// tryWrite writes what the socket takes without waiting.
-func (c *conn) tryWrite(p []byte) (int, error) {
-	if c.onWritable == nil {
-		c.onWritable = func(fd uintptr) bool {
-			c.wrote, c.writeErr = writeFD(fd, c.writing)
-			return true
-		}
+// trySend sends what the socket takes without waiting; done says that it was all.
+func (c *conn) trySend() (done bool, err error) {
+	o := &c.out
+	if o.empty() {
+		return true, nil
 	}
-	c.writing = p
-	err := c.in.raw.Write(c.onWritable)
-	c.writing = nil
-	if err != nil {
-		return 0, err
+	if o.sent == 0 {
+		c.counts[bytesWritten] += uint64(o.size)
+		c.publish()
 	}
-	return c.wrote, c.writeErr
+	n := 0
+	switch {
+	case c.sock == nil:
+		return false, nil
+	case len(o.bodies) == 0:
+		n, err = c.sock.TryWrite(o.buf[o.sent:])
+	default:
+		n, err = c.sock.TryWriteAll(o.rest())
+	}
+	o.sent += n
+	return o.sent == o.size, err
 }
 
 // writeAll writes in steps of a second, to see whether there is progress.

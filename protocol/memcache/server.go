@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"qserver/internal/eventloop"
 	"qserver/storage"
 )
 
@@ -75,6 +76,11 @@ type Server struct {
 	rejected      atomic.Int64
 	stalledClosed atomic.Int64
 	panics        atomic.Int64
+
+	loopsOnce sync.Once        // starts loops and syncer
+	loopsEnd  sync.Once        // ends them
+	loops     *eventloop.Group // nil: none on this system, or none needed yet
+	syncer    syncer
 
 	mu        sync.Mutex // guards the fields below
 	conns     map[*conn]struct{}
@@ -199,14 +205,19 @@ func (s *Server) admit(nc net.Conn) {
 		return
 	}
 	c := &conn{srv: s, nc: nc, peer: peerName(nc)}
+	if s.parks(nc) {
+		if sock, ok := s.loops.Take(nc, c); ok {
+			c.nc, c.sock = sock, sock
+		}
+	}
 	s.conns[c] = struct{}{}
 	s.open.Add(1)
 	s.busy.Add(1)
 	s.wg.Add(1)
 	s.mu.Unlock()
 	c.session = s.Store.NewSession(c.peer)
-	c.in.init(nc)
-	c.in.parked, c.in.busy, c.in.spin = c.parked, &s.busy, max(1, s.cores-1)
+	c.in.init(c.nc)
+	c.in.parked = c.waits
 	go c.serve()
 }
 
@@ -275,6 +286,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.Close()
 	}
 	<-ended
+	s.stopLoops()
 	return err
 }
 
@@ -283,7 +295,11 @@ func (s *Server) nudge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		c.nc.SetReadDeadline(past)
+		if c.sock != nil && c.sock.Claim() {
+			go c.resume()
+		} else {
+			c.nc.SetReadDeadline(past)
+		}
 	}
 }
 
@@ -311,7 +327,7 @@ func (s *Server) Close() error {
 		ln.Close()
 	}
 	for c := range s.conns {
-		cut(c.nc)
+		c.abort()
 	}
 	s.mu.Unlock()
 	if first {
@@ -319,6 +335,7 @@ func (s *Server) Close() error {
 		s.bodies.close()
 	}
 	s.wg.Wait()
+	s.stopLoops()
 	return nil
 }
 

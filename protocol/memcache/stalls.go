@@ -96,7 +96,7 @@ func (s *Server) checkStalls() {
 	for _, c := range s.stalls.overdue(s.open.Load()-int64(s.maxConns())/2, s.bodies.excess()) {
 		s.stalledClosed.Add(1)
 		s.log().Warn("stalled connection closed to make room", "peer", c.peer)
-		cut(c.nc)
+		c.abort()
 	}
 	if s.stalls.rearm() {
 		time.AfterFunc(stallCheck, s.checkStalls)

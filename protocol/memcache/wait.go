@@ -90,7 +90,7 @@ func (c *conn) waitInput(w *storage.Waiter, missed func()) bool {
 
 // waitFull waits for the waiter, its time or the peer's end while there is no room for more input.
 func (c *conn) waitFull() error {
-	if c.in.raw != nil {
+	if c.sock != nil {
 		return c.in.waitFull()
 	}
 	timer := time.NewTimer(time.Until(c.deadline))

@@ -1,0 +1,211 @@
+package eventloop
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxEvents is how many sockets have their turn in one round.
+const maxEvents = 256
+
+// Group is some loops that share the sockets.
+type Group struct {
+	loops []*loop
+	next  atomic.Uint32 // the loop of the next socket, modulo their number
+	awake atomic.Int32  // loops that are not blocked
+	spare int32         // so many loops may poll: then a core is left for the peers
+	ended sync.WaitGroup
+}
+
+// loop is one goroutine with its epoll descriptor.
+type loop struct {
+	g      *Group
+	epfd   int
+	file   *os.File        // epfd, by which the goroutine waits as for any other file
+	raw    syscall.RawConn // of file
+	closed atomic.Bool
+	wakeFD int // an eventfd: Close writes to it
+
+	mu      sync.Mutex      // guards sockets
+	sockets map[int]*Socket // by descriptor
+
+	events  [maxEvents]unix.EpollEvent
+	ready   []*Socket
+	settle  []*Socket
+	buf     []byte
+	got     int                // of the last poll
+	vain    uint               // rounds of polling since one brought something
+	onReady func(uintptr) bool // polls; made once
+}
+
+// New starts so many loops.
+func New(loops int) (*Group, error) {
+	g := &Group{spare: int32(max(1, runtime.GOMAXPROCS(0)-1))}
+	for range loops {
+		l, err := newLoop(g)
+		if err != nil {
+			g.Close()
+			return nil, err
+		}
+		g.loops = append(g.loops, l)
+		g.ended.Go(l.run)
+	}
+	return g, nil
+}
+
+func newLoop(g *Group) (*loop, error) {
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	unix.SetNonblock(epfd, true) // so that os.NewFile lets the runtime wait for it
+	l := &loop{g: g, epfd: epfd, file: os.NewFile(uintptr(epfd), "epoll"), sockets: make(map[int]*Socket), buf: make([]byte, BufferSize)}
+	l.onReady = func(uintptr) bool {
+		l.got = l.poll()
+		return l.got != 0
+	}
+	if l.raw, err = l.file.SyscallConn(); err == nil {
+		if l.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
+			err = unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, l.wakeFD, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wakeFD)})
+		}
+	}
+	if err != nil {
+		l.file.Close()
+		return nil, fmt.Errorf("event loop: %w", err)
+	}
+	return l, nil
+}
+
+// Close ends the loops when their round is over, and waits for that. Sockets that are parked stay so for ever.
+func (g *Group) Close() {
+	for _, l := range g.loops {
+		l.closed.Store(true)
+		unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+	g.ended.Wait()
+}
+
+// Take moves nc's socket into the group and closes nc; the caller is the socket's owner. ok is false, and nc untouched, if it has
+// no descriptor.
+func (g *Group) Take(nc net.Conn, h Handler) (s *Socket, ok bool) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil, false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, false
+	}
+	fd := -1
+	if raw.Control(func(original uintptr) {
+		fd, err = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
+	}) != nil || err != nil {
+		return nil, false
+	}
+	l := g.loops[int(g.next.Add(1))%len(g.loops)]
+	s = &Socket{fd: fd, loop: l, handler: h, local: nc.LocalAddr(), remote: nc.RemoteAddr(), token: make(chan struct{}, 1)}
+	l.mu.Lock()
+	l.sockets[fd] = s
+	l.mu.Unlock()
+	const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
+	if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
+		l.forget(s)
+		unix.Close(fd)
+		return nil, false
+	}
+	nc.Close() // the runtime lets go of it; the connection lives on in fd
+	return s, true
+}
+
+func (l *loop) forget(s *Socket) {
+	l.mu.Lock()
+	if l.sockets[s.fd] == s {
+		delete(l.sockets, s.fd)
+	}
+	l.mu.Unlock()
+}
+
+// run is the loop.
+func (l *loop) run() {
+	l.g.awake.Add(1)
+	defer l.g.awake.Add(-1)
+	for !l.closed.Load() {
+		l.find(l.wait())
+		for _, s := range l.ready {
+			if s.event() {
+				if s.handler.Ready(l.buf) {
+					l.settle = append(l.settle, s)
+				}
+			} else {
+				s.wake()
+			}
+		}
+		clear(l.ready)
+		for _, s := range l.settle {
+			s.handler.Settle()
+		}
+		clear(l.settle)
+		l.ready, l.settle = l.ready[:0], l.settle[:0]
+		runtime.Gosched() // others get their turn, too, however busy the sockets are
+	}
+	unix.Close(l.wakeFD)
+	l.file.Close()
+}
+
+// find looks up the sockets of the first n events.
+func (l *loop) find(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events[:n] {
+		if s := l.sockets[int(e.Fd)]; s != nil { // it may have been closed by now
+			l.ready = append(l.ready, s)
+		}
+	}
+}
+
+// How long a loop polls before it blocks, while there are cores to spare: waking a blocked thread costs more than what most
+// requests do. A loop whose polls bring nothing does so only now and then, to see whether that has changed.
+const (
+	pollRounds   = 100 // about 30 µs
+	pollPatience = 4   // rounds in vain until then
+	pollSeldom   = 64  // one in so many
+)
+
+// wait blocks until there are events and returns their number.
+func (l *loop) wait() int {
+	if n := l.poll(); n != 0 {
+		return n
+	}
+	if l.vain < pollPatience || l.vain%pollSeldom == 0 {
+		for i := 0; i < pollRounds && l.g.awake.Load() <= l.g.spare; i++ {
+			runtime.Gosched()
+			if n := l.poll(); n != 0 {
+				l.vain = 0
+				return n
+			}
+		}
+	}
+	l.vain++
+	l.g.awake.Add(-1)
+	l.got = 0
+	l.raw.Read(l.onReady)
+	l.g.awake.Add(1)
+	return l.got
+}
+
+// poll asks for events without waiting. It never blocks, so the scheduler need not know of it.
+func (l *loop) poll() int {
+	n, _, err := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epfd), uintptr(unsafe.Pointer(&l.events[0])), maxEvents, 0, 0, 0)
+	if err != 0 {
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,108 @@
+package memcache_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"qserver/protocol/memcache"
+	"qserver/storage"
+)
+
+// A parked connection has no goroutine, and is served all the same: commands that are there whole, that come in pieces, that wait,
+// and a long stream.
+func TestParkedConnections(t *testing.T) {
+	s := start(t, tcp, func(_ *memcache.Server, o *storage.Options) { o.Sync = storage.SyncNever })
+	before := runtime.NumGoroutine()
+	var cs []*client
+	for range 100 {
+		c := s.dial()
+		c.wantOpen()
+		cs = append(cs, c)
+	}
+	if runtime.GOOS == "linux" {
+		eventually(t, "the connections have goroutines", func() bool {
+			return runtime.NumGoroutine() < before+len(cs)+20 // the clients' own, the loops and the store's
+		})
+	}
+	for i, c := range cs {
+		q := fmt.Sprintf("q%d", i)
+		c.do("set "+q+" 0 0 3\r\nabc\r\nget "+q+"\r\ndelete "+q+"\r\n", "STORED\r\nVALUE "+q+" 0 3\r\nabc\r\nEND\r\nDELETED\r\n")
+		c.send("get " + q + "/t=60000\r\nversion\r\n")
+	}
+	for i, c := range cs {
+		q := fmt.Sprintf("q%d", i)
+		s.dial().do("set "+q+" 5 0 2\r\nxy\r\n", "STORED\r\n")
+		c.want("VALUE " + q + "/t=60000 5 2\r\nxy\r\nEND\r\nVERSION 1.2.3\r\n")
+		c.do("delete "+q+"\r\n", "DELETED\r\n")
+	}
+	const n = 2000
+	stream := strings.Repeat("set s 0 0 100 noreply\r\n"+repeat("x", 100)+"\r\n", n)
+	for _, c := range cs[:4] {
+		c.send(stream)
+		c.wantOpen()
+	}
+	if got := s.queue("s").Ready; got != 4*n {
+		t.Errorf("got %d messages of the streams, want %d", got, 4*n)
+	}
+}
+
+// What a parked connection holds goes back when its peer goes.
+func TestHangUpOfParkedConnection(t *testing.T) {
+	s := start(t, tcp, nil)
+	a, b := s.dial(), s.dial()
+	a.do("set q 0 0 1\r\nx\r\nget q\r\n", "STORED\r\nVALUE q 0 1\r\nx\r\nEND\r\n")
+	b.do("get q\r\n", "END\r\n")
+	a.close()
+	b.do("get q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n")
+}
+
+func TestParkedIdleTimeout(t *testing.T) {
+	const idle = 300 * time.Millisecond
+	s := start(t, tcp, func(s *memcache.Server, _ *storage.Options) { s.IdleTimeout = idle })
+	a, b := s.dial(), s.dial()
+	began := time.Now()
+	a.wantOpen()
+	for time.Since(began) < 2*idle {
+		b.wantOpen()
+		time.Sleep(idle / 20)
+	}
+	a.wantEnd()
+	b.wantOpen()
+	b.wantEnd()
+}
+
+// Close and Shutdown end parked connections.
+func TestEndOfParkedConnections(t *testing.T) {
+	for _, gently := range []bool{true, false} {
+		s := start(t, tcp, nil)
+		a, b := s.dial(), s.dial()
+		a.do("set q 0 0 1\r\nx\r\nget q\r\n", "STORED\r\nVALUE q 0 1\r\nx\r\nEND\r\n")
+		b.wantOpen()
+		if gently {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			s.Shutdown(ctx)
+			cancel()
+		} else {
+			s.Close()
+		}
+		a.wantEnd()
+		b.wantEnd()
+		if got := s.queue("q"); got.Ready != 1 || got.Reserved != 0 {
+			t.Errorf("gently %t: got %+v, want it ready", gently, got)
+		}
+	}
+}
+
+// eventually waits until ok holds.
+func eventually(t *testing.T, otherwise string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package memcache
+
+import "sync"
+
+// syncer answers the connections whose commands must be on the disk first. It is one goroutine, so that the event loops go on
+// meanwhile: an ack never waits for the sync of an enqueue.
+type syncer struct {
+	mu      sync.Mutex // guards waiting
+	waiting []*conn
+	more    chan struct{} // capacity 1
+	ended   sync.WaitGroup
+}
+
+func (s *syncer) start() {
+	s.more = make(chan struct{}, 1)
+	s.ended.Go(s.run)
+}
+
+// stop waits until all that was added is answered.
+func (s *syncer) stop() {
+	close(s.more)
+	s.ended.Wait()
+}
+
+// add takes over a connection, which its event loop has served.
+func (s *syncer) add(c *conn) {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, c)
+	first := len(s.waiting) == 1
+	s.mu.Unlock()
+	if first {
+		s.more <- struct{}{}
+	}
+}
+
+func (s *syncer) run() {
+	var spare []*conn
+	for range s.more {
+		s.mu.Lock()
+		round := s.waiting
+		s.waiting = spare[:0]
+		s.mu.Unlock()
+		for _, c := range round { // the first one's commit syncs for all of them
+			c.answerRound()
+		}
+		clear(round)
+		spare = round
+	}
+}
