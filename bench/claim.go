@@ -110,9 +110,9 @@ func runClaim(ctx context.Context, e *env, r *report, o claimOptions) error {
 	needed := r.table(fmt.Sprintf("jobs of %s: workers needed", span(o.job)), columns...)
 	modes := r.table(fmt.Sprintf("jobs of %s at %s a second: what taking them costs as workers grow", span(o.job), rate(o.rates[0])), columns...)
 	through := r.plot("jobs that came through, with workers by Little's law and the most headroom", "jobs a second wanted", "through a second", false, false)
-	latency := r.latencyPlot("enqueue→start")
+	latency, byMode := r.latencyPlot("enqueue→start"), r.latencyPlot("enqueue→start, by how jobs are taken")
 
-	trial := func(t *table, perSecond, factor float64, mode string, last bool) error {
+	trial := func(t *table, curves *plot, perSecond, factor float64, mode string, last bool) error {
 		workers := o.workers(perSecond, factor)
 		what := fmt.Sprintf("%s jobs a second, %s workers, %s", rate(perSecond), count(workers), mode)
 		return e.inTurns(ctx, all, what, func(s *server, which, turn int) error {
@@ -126,21 +126,21 @@ func runClaim(ctx context.Context, e *env, r *report, o claimOptions) error {
 				through.point(all[which].name, perSecond, float64(c.through))
 			}
 			if turn == 0 {
-				latency.curve(fmt.Sprintf("%s, %s/s, %d, %s", s.name, rate(perSecond), workers, mode), c.start)
+				curves.curve(fmt.Sprintf("%s, %s/s, %d, %s", s.name, rate(perSecond), workers, mode), c.start)
 			}
 			return nil
 		})
 	}
 	for _, perSecond := range o.rates {
 		for i, factor := range o.headroom {
-			if err := trial(needed, perSecond, factor, "wait", i == len(o.headroom)-1); err != nil {
+			if err := trial(needed, latency, perSecond, factor, "wait", i == len(o.headroom)-1); err != nil {
 				return err
 			}
 		}
 	}
 	for _, factor := range o.crowd {
 		for _, mode := range o.modes {
-			if err := trial(modes, o.rates[0], factor, mode, false); err != nil {
+			if err := trial(modes, byMode, o.rates[0], factor, mode, false); err != nil {
 				return err
 			}
 		}

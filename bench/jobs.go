@@ -250,7 +250,7 @@ func (s *search) step(ctx context.Context, perSecond int, w workforce) (ok bool,
 	s.steps.row(append(row, span(t.worst), answer)...)
 	if t.passed {
 		for i, p99 := range t.frames {
-			s.series.point(fmt.Sprintf("%s, %s, %d/s, %v", s.contestant.name, s.kind, perSecond, w), (time.Duration(i) * s.frame).Seconds(), float64(p99)/1e6)
+			s.series.point(fmt.Sprintf("%s, %s, cores: %d, %d/s, %v", s.contestant.name, s.kind, s.cores, perSecond, w), (time.Duration(i) * s.frame).Seconds(), float64(p99)/1e6)
 		}
 	}
 	return t.passed, nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A plot is a line chart of the report: a time series, a latency curve, a rate by what grows.
@@ -80,7 +81,7 @@ func (r *report) writePlots(dir string) error {
 	return nil
 }
 
-// The picture: its size, and the margins around the chart itself, in pixels.
+// The picture: its least size, and the margins around the chart itself, in pixels.
 const (
 	plotWidth, plotHeight           = 900, 480
 	plotLeft, plotRight             = 80, 230
@@ -170,7 +171,8 @@ func (p *plot) svg() []byte {
 	rule := func(x1, y1, x2, y2 float64) {
 		fmt.Fprintf(&b, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", x1, y1, x2, y2)
 	}
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", plotWidth, plotHeight)
+	width, height := p.extent()
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", width, height)
 	b.WriteString("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n")
 	text(plotLeft, plotTop-16, "start", p.Name)
 	for _, v := range x.ticks() {
@@ -196,13 +198,25 @@ func (p *plot) svg() []byte {
 			}
 		}
 		fmt.Fprintf(&b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"%s/>\n", strings.TrimSpace(path.String()), colour, dashes)
-		key := float64(plotTop + 10 + 18*i)
+		key := float64(plotTop + 10 + keyHeight*i)
 		fmt.Fprintf(&b, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"3\"%s/>\n",
 			plotLeft+chartWidth+8, key-4, plotLeft+chartWidth+26, key-4, colour, dashes)
-		text(plotLeft+chartWidth+32, key, "start", l.Name)
+		text(plotLeft+chartWidth+keyIndent, key, "start", l.Name)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
+}
+
+// The key beside the chart: where its names begin, the height of a line, the width of a character at most.
+const keyIndent, keyHeight, keyChar = 32, 18, 8
+
+// extent is the size of the picture, in which the key has room.
+func (p *plot) extent() (width, height int) {
+	width, height = plotWidth, max(plotHeight, plotTop+10+keyHeight*len(p.Line))
+	for _, l := range p.Line {
+		width = max(width, plotLeft+int(chartWidth)+keyIndent+keyChar*utf8.RuneCountInString(l.Name))
+	}
+	return width, height
 }
 
 // label writes a number of an axis with as few characters as it takes.

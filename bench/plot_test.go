@@ -3,10 +3,12 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,25 @@ func TestTicks(t *testing.T) {
 		if s := strings.Join(got, " "); s != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, s, tt.want)
 		}
+	}
+}
+
+// TestPlotExtent shows that the picture grows with the key beside it.
+func TestPlotExtent(t *testing.T) {
+	p := &plot{}
+	p.point("short", 1, 1)
+	if w, h := p.extent(); w != plotWidth || h != plotHeight {
+		t.Errorf("a short key: got %d × %d", w, h)
+	}
+	for i := range 40 {
+		p.point(strings.Repeat("n", 60)+strconv.Itoa(i), 1, 1)
+	}
+	w, h := p.extent()
+	if w < plotLeft+int(chartWidth)+62*7 || h < 41*keyHeight {
+		t.Errorf("41 long names: got %d × %d", w, h)
+	}
+	if s := string(p.svg()); !strings.Contains(s, fmt.Sprintf(`width="%d" height="%d"`, w, h)) {
+		t.Errorf("the picture is not %d × %d", w, h)
 	}
 }
 
