@@ -41,6 +41,8 @@ type ReserveOptions struct {
 	Lease  time.Duration // 0: none, the reservation lives with the session
 	Tag    []byte        // names the reservation; if the tag still holds a message of the queue on this session, that one is returned again
 	Remove bool          // ack at once: the message is removed by a record that Commit waits for
+
+	MemoryOnly bool // don't read the disk: ErrNotInMemory if that is needed, and nothing has happened; not with Tag
 }
 
 // Pick names a held message of a queue: by Receipt if it is not 0, else by Tag if it is not nil, else the one

@@ -12,7 +12,7 @@ import (
 )
 
 // Reserve takes the first ready message. ok is false when there is none, or when the session holds its limit. Errors:
-// a tree or log that can't be read (ErrDamaged), a failed log, ErrClosed. A session sees its own earlier commands.
+// a tree or log that can't be read (ErrDamaged), a failed log, ErrClosed, ErrNotInMemory. A session sees its own earlier commands.
 func (c *Session) Reserve(name []byte, o ReserveOptions) (d Delivery, ok bool, err error) {
 	if err := c.sync(); err != nil {
 		return d, false, err
@@ -24,6 +24,10 @@ func (c *Session) Reserve(name []byte, o ReserveOptions) (d Delivery, ok bool, e
 		if q == nil {
 			s.unlockIndex()
 			return d, false, err
+		}
+		if o.MemoryOnly && s.needsDiskLocked(q) {
+			s.unlockIndex()
+			return d, false, ErrNotInMemory
 		}
 		r, refill := s.ix.Reserve(q, &c.held, queue.ReserveOpts{Lease: o.Lease, Tag: string(o.Tag)})
 		if r != nil {
@@ -42,6 +46,12 @@ func (c *Session) Reserve(name []byte, o ReserveOptions) (d Delivery, ok bool, e
 			return d, false, err
 		}
 	}
+}
+
+// needsDiskLocked says whether a reserve from q would have to read the disk.
+func (s *Store) needsDiskLocked(q *queue.Queue) bool {
+	m, refill := s.ix.Head(q)
+	return refill || m != nil && m.Body == nil
 }
 
 // mayReserveLocked returns the queue to reserve from; nil if there is none or the session may not.

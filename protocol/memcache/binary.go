@@ -183,7 +183,7 @@ func (c *conn) binaryGet(f *frame, key []byte) {
 	}
 	switch {
 	case err != nil:
-		c.storeError(err)
+		c.getFailed(err)
 	case found:
 		c.counts[getHits]++
 		if q.found(); f.op.quiet && d.Receipt != 0 {

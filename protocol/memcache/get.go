@@ -149,8 +149,10 @@ func (c *conn) take(g *getLine, k *queueKey, arrived bool, d storage.Delivery) (
 
 // prepare does what comes before taking: close, abort, open. done: there is nothing to take.
 func (c *conn) prepare(g *getLine, k *queueKey) (done, ok bool) {
+	prepared := g.waited || c.prepared
+	c.prepared = false
 	switch {
-	case g.waited:
+	case prepared:
 		return !k.reserves() && k.options&optPeek == 0, true
 	case k.options&optAbort != 0:
 		return true, c.ended(c.session.Release(k.name, storage.Pick{}, 0))
@@ -178,7 +180,12 @@ func (c *conn) ended(err error) bool {
 
 // getFailed answers an error of the store; nil is none, and true.
 func (c *conn) getFailed(err error) bool {
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, storage.ErrNotInMemory):
+		c.again, c.prepared = true, true
+		c.counts[cmdGet]--
+	default:
 		c.storeError(err)
 	}
 	return err == nil

@@ -330,7 +330,7 @@ func (c *conn) reserveOptions(k *queueKey, lease time.Duration) storage.ReserveO
 	if k.options&optLease != 0 {
 		lease = k.lease
 	}
-	o := storage.ReserveOptions{Lease: lease, Tag: k.tag}
+	o := storage.ReserveOptions{Lease: lease, Tag: k.tag, MemoryOnly: c.inline}
 	if c.srv.GetMode == GetRemove && lease == 0 && k.options&(optOpen|optClose|optLease) == 0 {
 		o.Remove = true
 	}

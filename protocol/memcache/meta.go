@@ -138,7 +138,7 @@ func (c *conn) metaLook(m *metaCommand) {
 func (c *conn) metaAnswer(m *metaCommand, d storage.Delivery, found bool, err error) {
 	switch {
 	case err != nil:
-		c.storeError(err)
+		c.getFailed(err)
 	case found:
 		c.counts[getHits]++
 		c.ext.gets.found()

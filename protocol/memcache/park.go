@@ -157,7 +157,11 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 	c.in.borrow(buf, n)
 	c.inline = true
 	for c.ending == goOn && c.later == nil && c.out.size < flushAt && c.staged < stageAt && c.whole() {
-		c.step()
+		begin := c.in.r
+		if c.step(); c.again {
+			c.in.r, c.again = begin, false
+			break
+		}
 	}
 	c.inline = false
 	c.in.own()
@@ -220,13 +224,13 @@ func (c *conn) whole() bool {
 	switch string(v) {
 	case "get", "gets":
 		_, more := token(args)
-		return len(bytes.TrimRight(more, " ")) == 0 && !bytes.Contains(args, []byte("/batch="))
+		return len(bytes.TrimRight(more, " ")) == 0 && quick(args)
 	case "set", "add":
 		return c.wholeBody(args, rest, 3)
 	case "ms":
 		return c.wholeBody(args, rest, 1)
 	case "mg":
-		return c.srv.Wait == 0 && !bytes.Contains(args, []byte("/t=")) && !bytes.Contains(args, []byte("/batch="))
+		return c.srv.Wait == 0 && quick(args) && !has(args, "/t=") && has(args, " v")
 	case "delete", "touch", "md", "version":
 		return true
 	case "mn":
@@ -234,6 +238,13 @@ func (c *conn) whole() bool {
 	}
 	return false
 }
+
+// quick says whether a get's options leave it one message of the queue's head at most.
+func quick(args []byte) bool {
+	return bytes.IndexByte(args, '/') < 0 || !has(args, "/batch=") && !has(args, "/peek") && !has(args, "/n=")
+}
+
+func has(args []byte, what string) bool { return bytes.Contains(args, []byte(what)) }
 
 // wholeBody says whether the body is there whose length is the word of args behind the first skip ones, and the store takes it.
 func (c *conn) wholeBody(args, rest []byte, skip int) bool {
@@ -253,8 +264,9 @@ func (c *conn) wholeFrame() bool {
 		return false
 	}
 	switch f.op.verb {
-	case verbGet, verbGat:
-		return c.srv.Wait == 0 && !bytes.Contains(in[binaryHeader:binaryHeader+f.body], []byte("/t="))
+	case verbGet:
+		key := in[binaryHeader : binaryHeader+f.body]
+		return c.srv.Wait == 0 && quick(key) && !has(key, "/t=")
 	case verbSet, verbAdd:
 		return !c.srv.Store.EnqueueWaits(int(f.body))
 	case verbDelete, verbTouch, verbVersion:

@@ -106,3 +106,51 @@ func eventually(t *testing.T, otherwise string, ok func() bool) {
 		}
 	}
 }
+
+// What lies on the disk only is read by a goroutine: each message comes once and in order, whatever else its get does.
+func TestBacklogOfParkedConnections(t *testing.T) {
+	for _, take := range []struct{ get, del string }{
+		{"get q\r\n", "delete q\r\n"},
+		{"get q/close/open\r\n", ""},
+		{"get q/open\r\n", "get q/close\r\n"},
+		{"mg q v s\r\n", "md q\r\n"},
+	} {
+		t.Run(strings.Trim(strings.ReplaceAll(take.get, "/", "-"), "\r\n"), func(t *testing.T) {
+			s := start(t, tcp, func(_ *memcache.Server, o *storage.Options) { o.Sync, o.Memory = storage.SyncNever, 1<<20 })
+			c := s.dial()
+			const n, size = 2000, 1000
+			body := func(i int) string { return fmt.Sprintf("%0*d", size, i) }
+			for i := range n {
+				c.send("set q 0 0 " + fmt.Sprint(size) + " noreply\r\n" + body(i) + "\r\n")
+			}
+			c.wantOpen()
+			eventually(t, "nothing has left memory", func() bool { return s.store.Stats().MemoryBytes < n*size/2 })
+			head := strings.TrimSpace(strings.TrimPrefix(take.get, "get "))
+			for i := range n {
+				if strings.HasPrefix(take.get, "mg") {
+					c.do(take.get, fmt.Sprintf("VA %d s%d\r\n%s\r\n", size, size, body(i)))
+				} else {
+					c.do(take.get, fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", head, size, body(i)))
+				}
+				switch take.del {
+				case "":
+				case "md q\r\n":
+					c.do(take.del, "HD\r\n")
+				case "delete q\r\n":
+					c.do(take.del, "DELETED\r\n")
+				default:
+					c.do(take.del, "END\r\n")
+				}
+			}
+			c.send("get q/close\r\n") // the last one
+			c.want("END\r\n")
+			if got := s.queue("q"); got.TotalAcked != n || got.Ready+got.Reserved != 0 {
+				t.Errorf("got %+v, want %d acked", got, n)
+			}
+			st := s.Stats()
+			if st.GetHits != n || st.Gets < n || st.Gets > 2*n+1 {
+				t.Errorf("got %d gets, %d hits, want %d hits", st.Gets, st.GetHits, n)
+			}
+		})
+	}
+}
