@@ -33,6 +33,10 @@ func TestClients(t *testing.T) {
 		testBlog(t, startProgram(t, program), php)
 	})
 	runStories(t, program, slices.Concat(phpStories(), perlStories(), pythonStories())...)
+	t.Run("libmemcached-tools", func(t *testing.T) {
+		t.Parallel()
+		testTools(t, startProgram(t, program))
+	})
 	t.Run("gomemcache", func(t *testing.T) {
 		t.Parallel()
 		testGomemcache(t, startProgram(t, program))

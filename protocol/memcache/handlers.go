@@ -245,12 +245,12 @@ func (c *conn) gat() {
 }
 
 func (c *conn) verbosity() {
-	level, rest := token(c.cmd.args)
-	if len(level) == 0 {
+	c.cmd.noreply = string(lastToken(c.cmd.args)) == "noreply"
+	level, _ := token(c.cmd.args)
+	if _, ok := parseUint(level); !ok {
 		c.fault(faultUnknown)
 		return
 	}
-	c.cmd.noreply = string(lastToken(rest)) == "noreply"
 	c.answer(replyOK)
 }
 

@@ -161,6 +161,9 @@ func (c *conn) stats() {
 		if !c.queueStats(false) {
 			return
 		}
+	case "noreply": // it would leave a client that waits for nothing with all these lines
+		c.fault(faultUnknown)
+		return
 	case "reset":
 		for i := range c.srv.totals {
 			c.srv.totals[i].Store(0)
