@@ -416,9 +416,13 @@ type twemproxy struct {
 	output  bytes.Buffer
 }
 
-// startTwemproxy runs one in front of two servers. It leaves dead servers in their places, and hashes what is in braces.
-func startTwemproxy(t *testing.T, a, b *node) *twemproxy {
+// startTwemproxy runs one in front of two servers. It hashes what is in braces and, if no other options are given, leaves dead
+// servers in their places.
+func startTwemproxy(t *testing.T, a, b *node, options ...string) *twemproxy {
 	t.Helper()
+	if options == nil {
+		options = []string{"auto_eject_hosts: false"}
+	}
 	program, err := exec.LookPath("nutcracker")
 	if err != nil {
 		program, err = exec.LookPath("/usr/sbin/nutcracker") // not every user's path has it
@@ -432,11 +436,11 @@ func startTwemproxy(t *testing.T, a, b *node) *twemproxy {
   hash: fnv1a_64
   hash_tag: "{}"
   distribution: ketama
-  auto_eject_hosts: false
+  %s
   servers:
    - %s:1 first
    - %s:1 second
-`, p.listen, a.address, b.address)
+`, p.listen, strings.Join(options, "\n  "), a.address, b.address)
 	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
