@@ -69,7 +69,7 @@ func (s *Slave) Run(ctx context.Context) error {
 		}
 		pause := wait/2 + rand.N(wait/2)
 		var refused *Refused
-		if errors.As(err, &refused) {
+		if errors.As(err, &refused) && refused.Code != CodeNotReady { // somebody has to do something
 			pause = retryRefused + rand.N(retryRefused/5)
 		}
 		s.failed(err)

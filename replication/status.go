@@ -3,6 +3,7 @@ package replication
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -103,9 +104,7 @@ func (m *Master) Slaves() []SlaveStatus {
 	m.mu.Lock()
 	st := m.store
 	peers := make(map[string]*peer, len(m.peers))
-	for name, p := range m.peers {
-		peers[name] = p
-	}
+	maps.Copy(peers, m.peers)
 	m.mu.Unlock()
 	if st == nil {
 		return nil
