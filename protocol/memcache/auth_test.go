@@ -19,9 +19,10 @@ import (
 type accounts struct {
 	cost time.Duration
 
-	mu    sync.Mutex // guards the fields below
-	users map[string]string
-	asked int
+	mu         sync.Mutex // guards the fields below
+	users      map[string]string
+	asked      int
+	remembered string // a user and his password
 }
 
 func newAccounts() *accounts {
@@ -46,6 +47,12 @@ func (a *accounts) Verify(ctx context.Context, user, password string) bool {
 	a.asked++
 	want, ok := a.users[user]
 	return ok && want == password
+}
+
+func (a *accounts) Remembers(user, password string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.remembered != "" && a.remembered == user+" "+password
 }
 
 func (a *accounts) set(user, password string) {
@@ -89,6 +96,29 @@ func TestGuessingIsSlow(t *testing.T) {
 		if st := s.Stats(); st.AuthCmds != guesses+3 || st.AuthErrors != guesses+1 {
 			t.Errorf("got %d logins, %d of them wrong, want %d, %d", st.AuthCmds, st.AuthErrors, guesses+3, guesses+1)
 		}
+	})
+}
+
+// Workers with an old password don't keep out one whose login is remembered, until so many of them wait that a quick answer would
+// tell a guess.
+func TestRememberedLoginDoesNotWait(t *testing.T) {
+	a := newAccounts()
+	a.remembered = "user pass"
+	bubble(t, func(s *memcache.Server, _ *storage.Options) { s.Accounts = a }, func(t *testing.T, s *server) {
+		for range 4 + 63 {
+			s.dial().send(loginLine("user", "old"))
+		}
+		s.dial().do(loginLine("user", "pass"), "STORED\r\n")
+		s.dial().send(loginLine("user", "old"))
+		synctest.Wait()
+		refused := s.dial()
+		refused.send(loginLine("user", "pass"))
+		refused.wantEnd()
+		if a.asked != 4 {
+			t.Errorf("%d logins were checked, want 4", a.asked)
+		}
+		sleep(6)
+		s.dial().do(loginLine("user", "pass"), "STORED\r\n")
 	})
 }
 
