@@ -39,6 +39,13 @@ func (g *growing) run(ctx context.Context, found *grown) error {
 		return err
 	}
 	defer cs.close()
+	for _, c := range cs { // a server may close those that say nothing while the backlog is filled
+		if s, ok := c.(client.Streamer); ok {
+			if _, err := s.Version(); err != nil {
+				return err
+			}
+		}
+	}
 	filler := cs[connections]
 	base, err := filler.Count()
 	if err != nil {
