@@ -47,16 +47,22 @@ func (e *echo) Ready(buf []byte) bool {
 	return true
 }
 
-func (e *echo) Settle() {
+func (e *echo) Settle() (again bool) {
+	if e.seed.IntN(10) == 0 {
+		go e.sock.Requeue()
+		return false
+	}
 	n, err := e.sock.TryWriteAll([][]byte{e.rest[:len(e.rest)/2], e.rest[len(e.rest)/2:]})
 	if err != nil {
 		e.end()
-		return
+		return false
 	}
 	e.rest = e.rest[n:]
-	if len(e.rest) > 0 || e.seed.IntN(10) == 0 || !e.sock.Park() {
+	if len(e.rest) > 0 || e.seed.IntN(10) == 0 {
 		go e.leave()
+		return false
 	}
+	return !e.sock.Park()
 }
 
 // leave serves the socket as a blocking one for a while, then parks it.

@@ -32,17 +32,21 @@ type loop struct {
 	file   *os.File        // epfd, by which the goroutine waits as for any other file
 	raw    syscall.RawConn // of file
 	closed atomic.Bool
-	wakeFD int // an eventfd: Close writes to it
+	wakeFD int // an eventfd, by which others end the loop's waiting
 
-	mu      sync.Mutex      // guards sockets
+	mu      sync.Mutex      // guards the fields below
 	sockets map[int]*Socket // by descriptor
+	inbox   []*Socket       // to be settled
 
 	events  [maxEvents]unix.EpollEvent
-	ready   []*Socket
+	ready   []*Socket // to be claimed, of this round's events
+	again   []*Socket // owned, and ready
 	settle  []*Socket
 	buf     []byte
 	got     int                // of the last poll
 	vain    uint               // rounds of polling since one brought something
+	last    *Socket            // the only one that was ready in the last lone rounds
+	lone    int                // how many of these there were, one after another
 	onReady func(uintptr) bool // polls; made once
 }
 
@@ -74,7 +78,7 @@ func newLoop(g *Group) (*loop, error) {
 	}
 	if l.raw, err = l.file.SyscallConn(); err == nil {
 		if l.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
-			err = unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, l.wakeFD, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wakeFD)})
+			err = unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, l.wakeFD, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET&0xffffffff, Fd: int32(l.wakeFD)})
 		}
 	}
 	if err != nil {
@@ -88,7 +92,7 @@ func newLoop(g *Group) (*loop, error) {
 func (g *Group) Close() {
 	for _, l := range g.loops {
 		l.closed.Store(true)
-		unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		l.wake()
 	}
 	g.ended.Wait()
 }
@@ -138,29 +142,46 @@ func (l *loop) run() {
 	l.g.awake.Add(1)
 	defer l.g.awake.Add(-1)
 	for !l.closed.Load() {
-		l.find(l.wait())
+		if len(l.again) > 0 {
+			l.find(l.poll())
+		} else {
+			l.find(l.wait())
+		}
+		l.watch()
+		for _, s := range l.again {
+			l.serve(s)
+		}
+		l.again = l.again[:0]
 		for _, s := range l.ready {
 			if s.event() {
-				if s.handler.Ready(l.buf) {
-					l.settle = append(l.settle, s)
-				}
+				l.serve(s)
 			} else {
 				s.wake()
 			}
 		}
-		clear(l.ready)
+		l.ready = l.ready[:0]
 		for _, s := range l.settle {
-			s.handler.Settle()
+			if s.handler.Settle() {
+				l.again = append(l.again, s)
+			}
 		}
-		clear(l.settle)
-		l.ready, l.settle = l.ready[:0], l.settle[:0]
+		l.settle = l.settle[:0]
 		runtime.Gosched() // others get their turn, too, however busy the sockets are
 	}
 	unix.Close(l.wakeFD)
 	l.file.Close()
 }
 
-// find looks up the sockets of the first n events.
+func (l *loop) serve(s *Socket) {
+	if s.handler.Ready(l.buf) {
+		l.settle = append(l.settle, s)
+	}
+}
+
+// wake ends the loop's waiting.
+func (l *loop) wake() { unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
+// find looks up the sockets of the first n events, and takes in those that others have sent.
 func (l *loop) find(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,22 +190,40 @@ func (l *loop) find(n int) {
 			l.ready = append(l.ready, s)
 		}
 	}
+	l.settle = append(l.settle, l.inbox...)
+	l.inbox = l.inbox[:0]
 }
 
-// How long a loop polls before it blocks, while there are cores to spare: waking a blocked thread costs more than what most
-// requests do. A loop whose polls bring nothing does so only now and then, to see whether that has changed.
+// A loop polls before it blocks while one socket is all that it serves, and there are cores to spare: waking a blocked thread costs
+// more than what most requests do, and there is nobody else to gain from the time. A loop whose polls bring nothing does so only
+// now and then, to see whether that has changed.
 const (
 	pollRounds   = 100 // about 30 µs
-	pollPatience = 4   // rounds in vain until then
+	pollLone     = 8   // rounds with one socket until then
+	pollPatience = 4   // rounds of polling in vain until it is rare
 	pollSeldom   = 64  // one in so many
 )
+
+// watch notes whether one socket is all that the loop serves.
+func (l *loop) watch() {
+	if len(l.ready) == 1 && len(l.again)+len(l.settle) == 0 {
+		if l.last == l.ready[0] {
+			l.lone++
+			return
+		}
+		l.last = l.ready[0]
+	} else if len(l.ready)+len(l.again) == 0 {
+		return // nothing, or one that comes back from elsewhere
+	}
+	l.lone = 0
+}
 
 // wait blocks until there are events and returns their number.
 func (l *loop) wait() int {
 	if n := l.poll(); n != 0 {
 		return n
 	}
-	if l.vain < pollPatience || l.vain%pollSeldom == 0 {
+	if l.lone >= pollLone && (l.vain < pollPatience || l.vain%pollSeldom == 0) {
 		for i := 0; i < pollRounds && l.g.awake.Load() <= l.g.spare; i++ {
 			runtime.Gosched()
 			if n := l.poll(); n != 0 {

@@ -21,6 +21,7 @@ func (g *Group) Close() {}
 func (g *Group) Take(net.Conn, Handler) (*Socket, bool) { return nil, false }
 
 func (s *Socket) Park() bool                        { return false }
+func (s *Socket) Requeue()                          {}
 func (s *Socket) Claim() bool                       { return false }
 func (s *Socket) TryRead([]byte) (int, error)       { return 0, ErrAgain }
 func (s *Socket) TryWrite([]byte) (int, error)      { return 0, nil }

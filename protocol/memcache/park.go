@@ -168,30 +168,26 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 	return true
 }
 
-// Settle writes what the round's commands have staged, and answers them.
-func (c *conn) Settle() {
-	switch {
-	case c.ending != goOn, c.later != nil, len(c.in.buffered()) > 0:
-		go c.resume()
-	case c.session.AwaitsSync():
-		c.srv.syncer.add(c)
-	default:
-		c.answerRound()
-	}
-}
-
-// answerRound commits, answers and parks, without waiting for the peer.
-func (c *conn) answerRound() {
+// Settle writes what the round's commands have staged, answers them, and parks the connection; see eventloop.Handler.
+func (c *conn) Settle() (again bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
 			go c.resume()
 		}
 	}()
+	switch {
+	case c.ending != goOn, c.later != nil, len(c.in.buffered()) > 0:
+		go c.resume()
+		return false
+	case c.session.AwaitsSync():
+		c.srv.syncer.add(c)
+		return false
+	}
 	c.staged = 0
 	if c.session.CommitRound() != nil {
 		go c.resume() // which finds the same error
-		return
+		return false
 	}
 	c.out.safe = len(c.out.buf)
 	done, err := c.trySend()
@@ -200,13 +196,17 @@ func (c *conn) answerRound() {
 	}
 	if !done || err != nil {
 		go c.resume()
-		return
+		return false
 	}
 	c.out.clear()
 	c.release()
-	if !c.sock.Park() || c.srv.stopping.Load() && c.sock.Claim() {
+	if !c.sock.Park() {
+		return true
+	}
+	if c.srv.stopping.Load() && c.sock.Claim() {
 		go c.resume()
 	}
+	return false
 }
 
 // whole says whether the next command is there to its end and can be run without waiting for anything.

@@ -2,8 +2,8 @@ package memcache
 
 import "sync"
 
-// syncer answers the connections whose commands must be on the disk first. It is one goroutine, so that the event loops go on
-// meanwhile: an ack never waits for the sync of an enqueue.
+// syncer waits for the disk in place of the event loops, which go on meanwhile: an ack never waits for the sync of an enqueue. Its
+// connections go back to their loops to be answered, and the next sync begins at once.
 type syncer struct {
 	mu      sync.Mutex // guards waiting
 	waiting []*conn
@@ -41,7 +41,11 @@ func (s *syncer) run() {
 		s.waiting = spare[:0]
 		s.mu.Unlock()
 		for _, c := range round { // the first one's commit syncs for all of them
-			c.answerRound()
+			if c.session.CommitRound() != nil {
+				go c.resume() // which finds the same error
+			} else {
+				c.sock.Requeue()
+			}
 		}
 		clear(round)
 		spare = round
