@@ -56,7 +56,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		blogScenario(), scaleScenario(), noreplyScenario(), flowScenario(), jobsScenario(), claimScenario(), payloadScenario(),
-		abScenario(), growScenario(), backlogScenario(), queuesScenario(), idleScenario(),
+		abScenario(), growScenario(), backlogScenario(), queuesScenario(), idleScenario(), replicateScenario(),
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 type Master struct {
 	SID     int           // this server's -sid; 0: none
 	Secret  []byte        // what slaves must prove to know; empty: only those on loopback are served
-	Gather  time.Duration // how long records are gathered between two sends to a slave that keeps up; 2 ms; below 0: not at all
+	Gather  time.Duration // how long records are gathered between two sends to a slave that keeps up; 4 ms; below 0: not at all
 	Version string
 	Log     *slog.Logger // discards if nil
 
@@ -41,7 +41,7 @@ type Master struct {
 }
 
 const (
-	defaultGather = 2 * time.Millisecond
+	defaultGather = 4 * time.Millisecond
 	maxConns      = 256
 )
 
