@@ -55,6 +55,13 @@ func (a *accounts) Remembers(user, password string) bool {
 	return a.remembered != "" && a.remembered == user+" "+password
 }
 
+// checked is how often Verify was asked.
+func (a *accounts) checked() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
 func (a *accounts) set(user, password string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,14 +84,14 @@ func TestGuessingIsSlow(t *testing.T) {
 		}
 		s.dial().send(loginLine("nobody", "x"))
 		synctest.Wait()
-		if a.asked != 4+1 {
-			t.Errorf("at once: %d logins were checked, want 4 and that of an unknown user", a.asked)
+		if n := a.checked(); n != 4+1 {
+			t.Errorf("at once: %d logins were checked, want 4 and that of an unknown user", n)
 		}
 		s.dial().do(loginLine("other", a.users["other"]), "STORED\r\n")
 		sleep(1)
 		synctest.Wait()
-		if a.asked != 8+2 {
-			t.Errorf("after 1 s: %d logins were checked, want 8 and two of others", a.asked)
+		if n := a.checked(); n != 8+2 {
+			t.Errorf("after 1 s: %d logins were checked, want 8 and two of others", n)
 		}
 		last := s.dial()
 		last.send(loginLine("user", "pass"))
@@ -114,8 +121,8 @@ func TestRememberedLoginDoesNotWait(t *testing.T) {
 		refused := s.dial()
 		refused.send(loginLine("user", "pass"))
 		refused.wantEnd()
-		if a.asked != 4 {
-			t.Errorf("%d logins were checked, want 4", a.asked)
+		if n := a.checked(); n != 4 {
+			t.Errorf("%d logins were checked, want 4", n)
 		}
 		sleep(6)
 		s.dial().do(loginLine("user", "pass"), "STORED\r\n")
