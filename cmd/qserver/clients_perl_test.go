@@ -17,7 +17,7 @@ func perlStories() []storyCase {
 		c := &cases[i]
 		c.name = strings.Join(append([]string{"Perl Cache::Memcached::Fast"}, c.command...), " ")
 		c.command = append([]string{"testdata/clients/story.pl"}, c.command...)
-		c.noBatch = true
+		c.noBatch, c.drops = true, true
 		c.program = func(t *testing.T) []string {
 			return []string{need(t, "Cache::Memcached::Fast (libcache-memcached-fast-perl on Debian)", "-e", "use Cache::Memcached::Fast", "perl")}
 		}

@@ -32,7 +32,12 @@ func TestClients(t *testing.T) {
 		php := needPHP(t)
 		testBlog(t, startProgram(t, program), php)
 	})
-	runStories(t, program, slices.Concat(phpStories(), perlStories(), pythonStories())...)
+	stories := slices.Concat(phpStories(), perlStories(), pythonStories())
+	runStories(t, program, stories...)
+	t.Run("full", func(t *testing.T) {
+		t.Parallel()
+		testFull(t, startProgram(t, program, "-memory", "8MiB", "-sync", "never"), stories)
+	})
 	t.Run("libmemcached-tools", func(t *testing.T) {
 		t.Parallel()
 		testTools(t, startProgram(t, program))

@@ -29,7 +29,7 @@ func testTools(t *testing.T, s *programServer) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), tool, append([]string{"--servers=127.0.0.1:" + s.port()}, args...)...)
 		cmd.Dir = dir
-		out, err := cmd.Output()
+		out, err := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != code || want != "-" && string(out) != want {
 			t.Errorf("%s %s: got exit code %d and %q, want %d and %q (%v)", tool, strings.Join(args, " "), got, out, code, want, err)
 		}
