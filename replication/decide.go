@@ -30,6 +30,12 @@ func (m *Master) decide(st *storage.Store, h *hello, name string) (mode byte, fe
 		return 0, nil, &Refused{Code: CodeAhead, Own: h.position.LSN - mine.LSN, Common: mine.LSN,
 			Text: fmt.Sprintf("the slave has %d records more than this master, which stands at LSN %d", h.position.LSN-mine.LSN, mine.LSN)}
 	}
+	m.mu.Lock()
+	gap := m.gap
+	m.mu.Unlock()
+	if h.position.LSN < gap {
+		return modeCopy, nil, nil
+	}
 	feed, err = st.Feed(name, h.position)
 	switch {
 	case errors.Is(err, storage.ErrPositionGone):

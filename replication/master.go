@@ -34,6 +34,7 @@ type Master struct {
 	store  *storage.Store   // nil: not attached
 	peers  map[string]*peer // connected slaves by name
 	conns  map[net.Conn]struct{}
+	gap    uint64        // records before this LSN are not all in the log: a repair left some out
 	change chan struct{} // closed when a slave's durable LSN moves, or one comes or goes; nil: nobody waits
 	wg     sync.WaitGroup
 
@@ -214,7 +215,13 @@ func (m *Master) follow(st *storage.Store, l *link, g *greeting, log *slog.Logge
 	log.Info("slave follows", "lsn", g.position.LSN, "behind_bytes", feed.Behind())
 	p.set(func() { p.state, p.applied, p.durable = StateFollowing, g.position.LSN, g.position.LSN })
 	st.Keep(p.name, g.position.LSN)
-	return m.stream(st, p, feed)
+	err = m.stream(st, p, feed)
+	if errors.Is(err, storage.ErrPositionGone) { // records are missing behind where it stands: a copy has them
+		m.mu.Lock()
+		m.gap = max(m.gap, feed.Position().LSN+1)
+		m.mu.Unlock()
+	}
+	return err
 }
 
 // join makes p the slave of its name. One of the same node that is there still is gone without our knowing.

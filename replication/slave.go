@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"qserver/storage"
+	"qserver/storage/ulog"
 )
 
 // ErrCopyReady is returned by Run when a whole copy of the master's tree lies in the folder: close the store, open it again,
@@ -180,6 +181,9 @@ func (s *Slave) once(ctx context.Context) error {
 func (s *Slave) greet(l *link) (*welcome, error) {
 	h := hello{sid: uint16(s.SID), node: s.Store.Node(), history: s.Store.History(), position: s.Store.Position(), nonce: newNonce(),
 		epochs: s.Store.Epochs(), version: s.Version}
+	if s.Store.NeedsCopy() {
+		h.position = ulog.Position{} // what it has is not whole
+	}
 	frame := h.append(nil)
 	payload := frame[frameHeaderLen:]
 	if err := l.send(frame); err != nil {

@@ -1,6 +1,12 @@
 package storage
 
-import "context"
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"qserver/storage/tree"
+)
 
 // What tests need to be the only ones who do anything: without its loops a store does nothing by itself.
 
@@ -33,6 +39,16 @@ func Evict(s *Store) { s.evict() }
 
 // Seal seals the log, as in a quiet moment.
 func Seal(s *Store) { s.seal() }
+
+// MarkGap makes a closed folder one whose repair had to leave records out.
+func MarkGap(dir string) error {
+	t, err := tree.Open(filepath.Join(dir, "tree"), tree.Options{Tables: treeTables()})
+	if err != nil {
+		return err
+	}
+	err = t.Update(func(tx *tree.Tx) error { return tx.Put(tableMeta, recountKey, nil) })
+	return errors.Join(err, t.Close())
+}
 
 // Staged is the LSN of the last staged record.
 func Staged(s *Store) uint64 {

@@ -20,7 +20,12 @@ func (s *Store) recountIfMarked() error {
 		return err
 	}
 	s.log.Warn("the folder was repaired: counting the messages anew")
-	return recount(s.tree)
+	if err := recount(s.tree); err != nil || s.opts.Master == "" {
+		return err
+	}
+	// A slave can have what is missing from its master, by a copy; until it has, the mark stays.
+	s.gapped = true
+	return s.tree.Update(func(tx *tree.Tx) error { return tx.Put(tableMeta, recountKey, nil) })
 }
 
 // recount makes the totals of every queue agree with the rows that are there, after a repair has left a gap in the log:

@@ -30,6 +30,9 @@ func (s *Store) Position() ulog.Position {
 	return p
 }
 
+// NeedsCopy says that a repair has left records out of this slave: only a copy of its master's tree makes it whole.
+func (s *Store) NeedsCopy() bool { return s.gapped }
+
 // Durable is the LSN up to which the log is safe as the sync mode promises: on the disk, or written in a mode that lets the
 // disk come later.
 func (s *Store) Durable() uint64 {

@@ -498,3 +498,75 @@ func TestCopyInstalls(t *testing.T) {
 	ship(t, master, slave, 1<<20)
 	agree(t, master, slave)
 }
+
+// A slave whose repair had to leave records out says so until it has a copy.
+func TestGapNeedsCopy(t *testing.T) {
+	master, dir := open(t, t.TempDir(), storage.Options{}), t.TempDir()
+	c := master.NewSession("c")
+	defer c.Close()
+	put(t, c, "q", "one")
+	copyTo(t, master, dir)
+	slave := openSlave(t, dir, storage.Options{})
+	if slave.NeedsCopy() {
+		t.Error("a whole slave needs a copy")
+	}
+	if err := errors.Join(slave.Close(), storage.MarkGap(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		slave = openSlave(t, dir, storage.Options{})
+		if !slave.NeedsCopy() {
+			t.Error("nothing is said of the gap")
+		}
+		if err := slave.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyTo(t, master, dir)
+	if slave = openSlave(t, dir, storage.Options{}); slave.NeedsCopy() {
+		t.Error("behind the copy it still needs one")
+	}
+}
+
+// FuzzBatch: no panic, and nothing is taken that does not lead to the position.
+func FuzzBatch(f *testing.F) {
+	f.Add([]byte{2, 3, 7, 1, 'a', 'b', 'c'}, uint64(5), uint32(7))
+	f.Add([]byte{0, 0}, uint64(0), uint32(0))
+	f.Fuzz(func(t *testing.T, payload []byte, lsn uint64, chain uint32) {
+		var b storage.Batch
+		after := ulog.Position{LSN: lsn, Chain: chain}
+		if err := b.Decode(payload, after, ulog.Position{LSN: lsn + uint64(b.Len()), Chain: chain}); err == nil && len(payload) > 0 && b.End == after {
+			t.Fatalf("%x leads nowhere", payload)
+		}
+	})
+}
+
+// A feed gives what is on the disk, and nothing before; it is told when there is more.
+func TestFeedGivesWhatIsDurable(t *testing.T) {
+	master := open(t, t.TempDir(), storage.Options{Sync: storage.SyncNever})
+	if err := master.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := master.Feed("2", master.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, n, _, err := f.Append(nil, 1<<20); n != 0 || err != nil {
+		t.Fatalf("%d records of none, %v", n, err)
+	}
+	c := master.NewSession("c")
+	defer c.Close()
+	put(t, c, "q", "one")
+	<-f.More() // it was written
+	if _, n, _, err := f.Append(nil, 1<<20); n != 0 || err != nil || !master.Unsynced() {
+		t.Fatalf("%d records that are not on the disk, %v", n, err)
+	}
+	if err := master.SyncWritten(f.Position().LSN); err != nil {
+		t.Fatal(err)
+	}
+	<-f.More()
+	if _, n, end, err := f.Append(nil, 1<<20); n != 2 || err != nil || end != master.Position() {
+		t.Fatalf("%d records to %+v, %v; want those of the queue and the message", n, end, err)
+	}
+}

@@ -70,6 +70,7 @@ type Store struct {
 	strideMax int64 // bytes of bodies in one transaction; smaller after want of space; guarded by strides
 
 	history [16]byte   // set by recover
+	gapped  bool       // set by recover: it follows, and records are missing
 	follows sync.Mutex // one run of the master's records at a time
 	feeds   feeds
 	kept    kept
