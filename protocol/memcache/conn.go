@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"qserver/internal/eventloop"
+	"qserver/protocol/memcache/eventloop"
 	"qserver/storage"
 )
 

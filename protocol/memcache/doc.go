@@ -50,10 +50,13 @@
 //
 // # A connection
 //
-// One goroutine serves a connection from its first byte to its end. It parses as long as input is buffered and collects the
-// answers; then one commit and one write do for all of them, so nothing is answered before the store's promise holds. While a
-// connection has nothing to do it owns no buffer, and a waiting get is one parked goroutine: the wait's end is the read deadline,
-// a message pulls that deadline into the past, and a peer that hangs up is noticed because the goroutine is reading.
+// A new connection has a goroutine, which parses as long as input is buffered and collects the answers; then one commit and one
+// write do for all of them, so nothing is answered before the store's promise holds. Once it has completed a command, a
+// connection that owes its peer nothing is parked, if it is a socket of its own (not TLS): it has no goroutine and no buffer. An event
+// loop runs what then arrives whole and waits for nothing (park.go): for all connections that have input, before the first is answered,
+// so that one write to the log does for all. What must wait, for the disk, memory, a message or the rest of a body, is a goroutine's
+// business again, and syncs are the syncer's. A waiting get is one goroutine: the wait's end is the read deadline, a message pulls that
+// deadline into the past, and a peer that hangs up is noticed because the goroutine waits for input.
 //
 // # Bad input
 //

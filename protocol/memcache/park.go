@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"qserver/internal/eventloop"
+	"qserver/protocol/memcache/eventloop"
 )
 
 // A connection whose peer owes it nothing is parked: it has no goroutine. When input comes, its event loop runs the commands that

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 
-	"qserver/internal/eventloop"
+	"qserver/protocol/memcache/eventloop"
 )
 
 // errAgain is returned by fill without waiting when nothing has arrived.

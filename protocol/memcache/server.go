@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"qserver/internal/eventloop"
+	"qserver/protocol/memcache/eventloop"
 	"qserver/storage"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"qserver/internal/eventloop"
+	"qserver/protocol/memcache/eventloop"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
