@@ -28,7 +28,7 @@ func (s *Server) parks(nc net.Conn) bool {
 			return
 		}
 		s.loops = loops
-		s.syncer.start()
+		s.syncer.start(loops)
 		if s.IdleTimeout > 0 {
 			s.wg.Go(s.endIdle)
 		}

@@ -1,6 +1,10 @@
 package memcache
 
-import "sync"
+import (
+	"sync"
+
+	"qserver/protocol/memcache/eventloop"
+)
 
 // syncer waits for the disk in place of the event loops, which go on meanwhile: an ack never waits for the sync of an enqueue. Its
 // connections go back to their loops to be answered, and the next sync begins at once.
@@ -8,10 +12,12 @@ type syncer struct {
 	mu      sync.Mutex // guards waiting
 	waiting []*conn
 	more    chan struct{} // capacity 1
+	loops   *eventloop.Group
 	ended   sync.WaitGroup
 }
 
-func (s *syncer) start() {
+func (s *syncer) start(loops *eventloop.Group) {
+	s.loops = loops
 	s.more = make(chan struct{}, 1)
 	s.ended.Go(s.run)
 }
@@ -35,6 +41,7 @@ func (s *syncer) add(c *conn) {
 
 func (s *syncer) run() {
 	var spare []*conn
+	var done []*eventloop.Socket
 	for range s.more {
 		s.mu.Lock()
 		round := s.waiting
@@ -44,9 +51,12 @@ func (s *syncer) run() {
 			if c.session.CommitRound() != nil {
 				go c.resume() // which finds the same error
 			} else {
-				c.sock.Requeue()
+				done = append(done, c.sock)
 			}
 		}
+		s.loops.Requeue(done)
+		clear(done)
+		done = done[:0]
 		clear(round)
 		spare = round
 	}

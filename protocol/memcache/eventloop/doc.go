@@ -23,7 +23,7 @@ type Handler interface {
 	// the loop's, to read into; what it holds is lost when Ready returns. With true, Settle is called when all sockets that are
 	// ready have had their turn. Otherwise the handler has parked the socket, closed it, or given it to somebody else.
 	Ready(buf []byte) (settle bool)
-	// Settle is called after Ready, and after Requeue, as the owner. It must not block for long. It ends with the socket parked,
+	// Settle is called after Ready, and after Group.Requeue, as the owner. It must not block for long. It ends with the socket parked,
 	// closed or given to somebody else, or with true: then Ready is called again.
 	Settle() (again bool)
 }

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // echo sends back what it receives: from the loop as far as the peer takes it, else from a goroutine. Now and then it leaves the
 // loop for no reason.
 type echo struct {
+	group *eventloop.Group
 	sock  *eventloop.Socket
 	ended *sync.WaitGroup
 	seed  *rand.Rand
@@ -49,7 +50,7 @@ func (e *echo) Ready(buf []byte) bool {
 
 func (e *echo) Settle() (again bool) {
 	if e.seed.IntN(10) == 0 {
-		go e.sock.Requeue()
+		go e.group.Requeue([]*eventloop.Socket{e.sock})
 		return false
 	}
 	n, err := e.sock.TryWriteAll([][]byte{e.rest[:len(e.rest)/2], e.rest[len(e.rest)/2:]})
@@ -128,7 +129,7 @@ func listen(t *testing.T) (dial func() (*net.TCPConn, *echo)) {
 			t.Fatal(err)
 		}
 		made++
-		e := &echo{ended: &ended, seed: rand.New(rand.NewPCG(seed, made))}
+		e := &echo{group: g, ended: &ended, seed: rand.New(rand.NewPCG(seed, made))}
 		e.sock, _ = g.Take(nc, e)
 		if e.sock == nil {
 			t.Fatal("not taken")

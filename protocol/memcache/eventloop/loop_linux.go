@@ -129,6 +129,24 @@ func (g *Group) Take(nc net.Conn, h Handler) (s *Socket, ok bool) {
 	return s, true
 }
 
+// Requeue gives sockets from their owner to their loops, which call the handlers' Settle.
+func (g *Group) Requeue(sockets []*Socket) {
+	for _, l := range g.loops {
+		l.mu.Lock()
+		idle := len(l.inbox) == 0
+		for _, s := range sockets {
+			if s.loop == l {
+				l.inbox = append(l.inbox, s)
+			}
+		}
+		wake := idle && len(l.inbox) > 0
+		l.mu.Unlock()
+		if wake {
+			l.wake()
+		}
+	}
+}
+
 func (l *loop) forget(s *Socket) {
 	l.mu.Lock()
 	if l.sockets[s.fd] == s {

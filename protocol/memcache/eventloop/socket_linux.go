@@ -40,18 +40,6 @@ func (s *Socket) Park() bool { return s.park() }
 // Claim makes the caller the owner of a parked socket. false: somebody else is.
 func (s *Socket) Claim() bool { return s.claim() }
 
-// Requeue gives the socket from its owner to its loop, which calls the handler's Settle.
-func (s *Socket) Requeue() {
-	l := s.loop
-	l.mu.Lock()
-	l.inbox = append(l.inbox, s)
-	first := len(l.inbox) == 1
-	l.mu.Unlock()
-	if first {
-		l.wake()
-	}
-}
-
 // TryRead reads what has arrived. Errors: ErrAgain, io.EOF, or what the system says.
 func (s *Socket) TryRead(p []byte) (int, error) {
 	s.takePending()
