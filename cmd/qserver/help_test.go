@@ -25,6 +25,7 @@ func TestHelp(t *testing.T) {
 		{"help-check.txt", []string{"help", "check"}},
 		{"help-repair.txt", []string{"repair", "-cut", "-h"}},
 		{"help-defrag.txt", []string{"defrag", "--help"}},
+		{"help-ulog.txt", []string{"ulog", "-help"}},
 		{"help-passwd.txt", []string{"passwd", "-help"}},
 		{"help-version.txt", []string{"version", "-help"}},
 	} {
