@@ -259,6 +259,7 @@ func TestSlowReaderOverTLS(t *testing.T) {
 			t.Errorf("it took only %v", took)
 		}
 		cutClient(slow)
+		synctest.Wait() // what it held is back
 
 		deaf := tls.Client(s.raw(), s.config())
 		io.WriteString(deaf, "version\r\n")
