@@ -106,7 +106,11 @@ func (s *Slave) apply(ctx context.Context, runs <-chan *run, free chan<- *run, a
 		select {
 		case r = <-runs:
 		case <-ctx.Done():
-			return ctx.Err()
+			select { // what has arrived is taken in: the master may be gone for good
+			case r = <-runs:
+			default:
+				return ctx.Err()
+			}
 		}
 		if err := s.Store.ApplyMaster(&r.batch); err != nil {
 			return err

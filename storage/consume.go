@@ -74,7 +74,7 @@ func (c *Session) mayReserveLocked(name []byte) (*queue.Queue, error) {
 
 // receiptsLocked reserves the next block of receipts in time.
 func (s *Store) receiptsLocked() {
-	if op, due := s.ix.DoorReceipts(); due {
+	if op, due := s.ix.DoorReceipts(); due && s.master == "" {
 		s.actor.stage(&op, nil)
 		s.pokeTime()
 	}
@@ -108,6 +108,9 @@ func (c *Session) deliverLocked(r *queue.Reservation, o ReserveOptions) (d Deliv
 
 // ackNowLocked acks what was just reserved; if the disk has no room for that it is given back.
 func (c *Session) ackNowLocked(r *queue.Reservation) error {
+	if c.s.master != "" { // it was given back meanwhile, by Yield
+		return c.s.refusedLocked()
+	}
 	if !c.s.roomToAckLocked() {
 		c.s.ix.Release(r)
 		return ErrDiskFull

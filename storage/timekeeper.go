@@ -205,7 +205,7 @@ func (s *Store) expireCold(cold []queue.ColdTimer) {
 	s.lockIndex()
 	for i, c := range cold {
 		switch {
-		case s.epoch != epoch: // the tree may not have it any more
+		case s.epoch != epoch || s.ix.Following(): // the tree may not have it any more, or another node decides
 			s.ix.ExpireAgain(c)
 		case found[i]:
 			s.ix.ExpireCold(c, lanes[i])

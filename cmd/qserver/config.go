@@ -56,6 +56,7 @@ type config struct {
 	riv            time.Duration
 	replSecretFile string
 	ulogKeep       int64
+	promoteLag     int
 
 	help, version bool
 	notes         []string // said once at start
@@ -127,6 +128,7 @@ func (c *config) knobs() []knob {
 		{slaves, "riv", "MS", "0", "pause of a slave for each record, in milliseconds, such as 0.04", millis(&c.riv)},
 		{slaves, "repl-secret-file", "FILE", "", "what slaves and master must prove to know; without it a master\nserves slaves on loopback only", text(&c.replSecretFile, "a file")},
 		{slaves, "ulog-keep", "SIZE", "4GiB", "how much of the update log is kept for slaves that are\nbehind", size(&c.ulogKeep, mib, 64*tib)},
+		{slaves, "promote-lag", "NUMBER", "10000", "qserver promote refuses where more records of the master's are\nmissing", number(&c.promoteLag, 0, 1<<31-1)},
 
 		{process, "drain", "DURATION", "5s", "at the end, how long what is held may still be acked", duration(&c.drain, 0, time.Hour)},
 		{process, "log", "FILE", "", "instead of standard error; SIGHUP opens it anew; - is\nstandard output", text(&c.log, "a file")},

@@ -83,6 +83,7 @@ func TestKnobs(t *testing.T) {
 		{"riv", "0.04", "soon", func(c *config) any { return c.riv }, 40 * time.Microsecond, "want a number of milliseconds, such as 0.04"},
 		{"repl-secret-file", "secret", "", func(c *config) any { return c.replSecretFile }, "secret", "want a file"},
 		{"ulog-keep", "1g", "1k", func(c *config) any { return c.ulogKeep }, int64(gib), "want 1MiB to 64TiB"},
+		{"promote-lag", "0", "-1", func(c *config) any { return c.promoteLag }, 0, "want a number from 0 to 2147483647"},
 	}
 	for _, k := range new(config).knobs() {
 		if !slices.ContainsFunc(rows, func(r struct {

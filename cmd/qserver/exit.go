@@ -13,6 +13,7 @@ import (
 
 // Exit codes, after BSD's sysexits. docs/operations.md has a paragraph for each.
 const (
+	exitNotDone     = 1  // a server has refused what the command asked for
 	exitUsage       = 64 // a flag, an argument or an environment variable is wrong
 	exitData        = 65 // the data folder is damaged, or a newer version's
 	exitNoInput     = 66 // the folder or server that a subcommand was given is not there

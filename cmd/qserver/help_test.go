@@ -26,6 +26,8 @@ func TestHelp(t *testing.T) {
 		{"help-repair.txt", []string{"repair", "-cut", "-h"}},
 		{"help-defrag.txt", []string{"defrag", "--help"}},
 		{"help-ulog.txt", []string{"ulog", "-help"}},
+		{"help-promote.txt", []string{"promote", "-help"}},
+		{"help-follow.txt", []string{"follow", "-help"}},
 		{"help-passwd.txt", []string{"passwd", "-help"}},
 		{"help-version.txt", []string{"version", "-help"}},
 	} {

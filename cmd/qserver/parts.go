@@ -25,7 +25,7 @@ func newStorageOptions(s *server, p *progress) storage.Options {
 		Memory:       c.memory,
 		MaxHeld:      c.maxHeld,
 		IgnoreTTL:    !c.ttl,
-		Master:       c.masterAddress(),
+		Master:       s.replica.address,
 		LogKeep:      c.ulogKeep,
 		Log:          s.log,
 		FS:           s.fs,

@@ -21,7 +21,11 @@ import (
 type replica struct {
 	master *replication.Master
 
+	change  sync.Mutex // one change of the role at a time
+	address string     // host:port of the master; "": this server leads; guarded by mu once it serves
+
 	mu     sync.Mutex
+	store  *storage.Store     // nil: not attached, or not any more
 	slave  *replication.Slave // nil: it follows none, or not yet
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the slave has ended
@@ -60,19 +64,19 @@ func (c *config) readSecret() ([]byte, error) {
 	return b, nil
 }
 
-func newReplica(s *server) *replica {
-	return &replica{master: &replication.Master{SID: s.config.sid, Secret: s.secret, Version: version, Log: s.log}}
+func newReplica(s *server, address string) *replica {
+	return &replica{address: address, master: &replication.Master{SID: s.config.sid, Secret: s.secret, Version: version, Log: s.log}}
 }
 
 func (s *server) newSlave() *replication.Slave {
 	c := s.config
-	return &replication.Slave{SID: c.sid, Address: c.masterAddress(), Store: s.store, Dir: s.data, Secret: s.secret, Interval: c.riv,
+	return &replication.Slave{SID: c.sid, Address: s.replica.address, Store: s.store, Dir: s.data, Secret: s.secret, Interval: c.riv,
 		Version: version, Log: s.log}
 }
 
 // firstCopy gets a new slave what its master has, before anybody is served: the memcached port opens behind it.
 func (s *server) firstCopy(ctx context.Context, p *progress) error {
-	if s.config.mhost == "" || s.store.Position().LSN > 0 {
+	if s.replica.address == "" || s.store.Position().LSN > 0 {
 		return nil
 	}
 	slave := s.newSlave()
@@ -114,16 +118,27 @@ func (s *server) firstCopy(ctx context.Context, p *progress) error {
 	return nil
 }
 
-// startReplica serves slaves from here on, and follows the master.
+// startReplica serves slaves from here on, and follows the master if there is one.
 func (s *server) startReplica() {
 	r := s.replica
 	r.master.Attach(s.store)
-	if s.config.mhost == "" {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	slave, done := s.newSlave(), make(chan struct{})
 	r.mu.Lock()
+	r.store = s.store
+	address := r.address
+	r.mu.Unlock()
+	if address != "" {
+		s.startFollowing(address)
+	}
+}
+
+// startFollowing follows the master at address. The store follows already.
+func (s *server) startFollowing(address string) {
+	r := s.replica
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	r.mu.Lock()
+	r.address = address
+	slave := s.newSlave()
 	r.slave, r.cancel, r.done = slave, cancel, done
 	r.mu.Unlock()
 	go func() {
@@ -137,16 +152,31 @@ func (s *server) startReplica() {
 	}()
 }
 
-// stopReplica ends both sides; the slaves get a moment to have everything. The store may be closed afterwards.
-func (s *server) stopReplica(wait time.Duration) {
+// stopFollowing ends what startFollowing began, if it did.
+func (s *server) stopFollowing() {
 	r := s.replica
 	r.mu.Lock()
 	cancel, done := r.cancel, r.done
 	r.mu.Unlock()
-	if cancel != nil {
-		cancel()
-		<-done
+	if cancel == nil {
+		return
 	}
+	cancel()
+	<-done
+	r.mu.Lock()
+	r.slave, r.cancel, r.done = nil, nil, nil
+	r.mu.Unlock()
+}
+
+// stopReplica ends both sides; the slaves get a moment to have everything. The store may be closed afterwards.
+func (s *server) stopReplica(wait time.Duration) {
+	r := s.replica
+	r.mu.Lock()
+	r.store = nil // the role changes no more
+	r.mu.Unlock()
+	r.change.Lock()
+	defer r.change.Unlock()
+	s.stopFollowing()
 	ctx, end := context.WithTimeout(context.Background(), wait)
 	defer end()
 	r.master.Flush(ctx)
@@ -157,6 +187,8 @@ func (s *server) replicationHandlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		replication.Path:      s.replica.master.Handler(),
 		"/api/v1/replication": replication.StatusHandler(s.replica.master, s.replica.following),
+		promotePath:           s.roleHandler(s.servePromote),
+		followPath:            s.roleHandler(s.serveFollow),
 	}
 }
 
@@ -178,6 +210,7 @@ func (s *server) masterView() (admin.Master, bool) {
 		return admin.Master{}, false
 	}
 	st := slave.Status()
-	port, _ := strconv.Atoi(s.config.mport)
-	return admin.Master{Host: s.config.mhost, Port: port, Position: time.Now().Add(-st.Lag.Time), Interval: s.config.riv, Delay: st.Lag.Time}, true
+	host, portText, _ := net.SplitHostPort(st.Address)
+	port, _ := strconv.Atoi(portText)
+	return admin.Master{Host: host, Port: port, Position: time.Now().Add(-st.Lag.Time), Interval: s.config.riv, Delay: st.Lag.Time}, true
 }

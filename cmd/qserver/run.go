@@ -112,7 +112,11 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 	s.served = make(chan error, 3) // one of each listener, so that none waits for a reader
 
 	s.followed = make(chan error, 1)
-	s.replica = newReplica(s)
+	address, err := s.readRole()
+	if err != nil {
+		return err
+	}
+	s.replica = newReplica(s, address)
 	s.mc = newMemcached(s)
 	// HTTP comes before recovery, which may take long: /healthz answers and /readyz says how far it is.
 	s.web = newAdmin(s, adminAt)

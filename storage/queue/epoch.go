@@ -1,6 +1,9 @@
 package queue
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Epoch is a stretch of the history that one node wrote. A history without any is the first node's from its beginning; a
 // node that takes writes after it has followed another begins the next. So two nodes that both wrote after the same
@@ -35,6 +38,21 @@ func (ix *Index) NextEpoch(nonce uint64) Op {
 // Follow says whether another node decides from here on: then nothing expires by this one's clock, since a record of the
 // other's will say so. What is held must have been given back before.
 func (ix *Index) Follow(following bool) { ix.following = following }
+
+// Following says whether another node decides.
+func (ix *Index) Following() bool { return ix.following }
+
+// Yield ends every wait without a result, and gives back what is held, one delivery counted: before another node decides.
+// An ack that is staged stays one.
+func (ix *Index) Yield() {
+	ix.endWaits()
+	for _, m := range slices.Collect(maps.Values(ix.held)) {
+		if r := m.res; r != nil && r.current() {
+			ix.countDelivery(r)
+			ix.giveBack(r)
+		}
+	}
+}
 
 // Lead makes this node the one that decides: receipts which the one before may have given out are skipped.
 func (ix *Index) Lead() {

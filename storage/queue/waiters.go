@@ -130,6 +130,10 @@ func (ix *Index) serve(q *Queue) {
 // EndWaits ends every wait, now and later, without a result.
 func (ix *Index) EndWaits() {
 	ix.closed = true
+	ix.endWaits()
+}
+
+func (ix *Index) endWaits() {
 	for _, q := range ix.names {
 		for q.waiters.first != nil {
 			ix.finish(q.waiters.first.waiter)
