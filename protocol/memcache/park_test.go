@@ -3,6 +3,8 @@ package memcache_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -152,5 +154,39 @@ func TestBacklogOfParkedConnections(t *testing.T) {
 				t.Errorf("got %d gets, %d hits, want %d hits", st.Gets, st.GetHits, n)
 			}
 		})
+	}
+}
+
+// A command that arrives while a large reply is on its way is run as soon as that is sent. libmemcached asks like that in binary: a
+// get, and apart from it the noop that ends it.
+func TestCommandDuringReply(t *testing.T) {
+	const size = 8 << 20 // more than the sockets take
+	s := start(t, tcp, func(_ *memcache.Server, o *storage.Options) { o.Sync = storage.SyncNever })
+	s.dial().do(fmt.Sprintf("set q 0 0 %d\r\n%s\r\n", size, repeat("x", size)), "STORED\r\n")
+	want := fmt.Sprintf("VALUE q/peek 0 %d\r\n%s\r\nEND\r\n", size, repeat("x", size))
+	for round := range 20 {
+		nc, err := net.Dial("tcp", s.ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
+		got := make([]byte, len(want))
+		for _, step := range []struct {
+			say  string
+			want string
+		}{
+			{"version\r\n", "VERSION 1.2.3\r\n"}, {"get q/peek\r\n", want[:1]}, {"version\r\n", want[1:]}, {"", "VERSION 1.2.3\r\n"},
+		} {
+			if _, err := io.WriteString(nc, step.say); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(nc, got[:len(step.want)]); err != nil {
+				t.Fatalf("round %d, after %q: %v", round, step.say, err)
+			}
+			if string(got[:len(step.want)]) != step.want {
+				t.Fatalf("round %d, after %q: got %.40q, want %.40q", round, step.say, got, step.want)
+			}
+		}
 	}
 }

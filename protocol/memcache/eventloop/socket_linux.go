@@ -146,11 +146,18 @@ func (s *Socket) Read(p []byte) (int, error) {
 
 // Write writes all of p, or as much as the peer takes until the write deadline.
 func (s *Socket) Write(p []byte) (n int, err error) {
+	waited := false
+	defer func() {
+		if waited {
+			s.event() // what the wait took for room may have been input, of which no other event will tell
+		}
+	}()
 	for {
 		k, err := s.TryWrite(p[n:])
 		if n += k; err != nil || n == len(p) {
 			return n, err
 		}
+		waited = true
 		if err := s.wait(&s.writeBy); err != nil {
 			return n, err
 		}
