@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -15,11 +16,18 @@ type replicationJSON struct {
 	Node    string      `json:"node,omitempty"`    // number of this folder's log
 	History string      `json:"history,omitempty"` // the same on all nodes that are copies of one another
 	Epoch   uint64      `json:"epoch,omitempty"`
+	Epochs  []epochJSON `json:"epochs,omitempty"` // the last ones, oldest first; the first of a history has none
 	LSN     uint64      `json:"lsn"`
 	Chain   uint32      `json:"chain"` // sum chained over all records up to lsn
 	Synced  uint64      `json:"synced_lsn"`
 	Master  *masterJSON `json:"master,omitempty"`
 	Slaves  []slaveJSON `json:"slaves"`
+}
+
+type epochJSON struct {
+	Number uint64 `json:"number"`
+	Nonce  string `json:"nonce"` // hexadecimal
+	LSN    uint64 `json:"lsn"`   // of its first record
 }
 
 type lagJSON struct {
@@ -85,6 +93,9 @@ func statusOf(m *Master, s *Slave) replicationJSON {
 	if st != nil {
 		id := IdentityOf(st)
 		a.Node, a.History, a.Epoch, a.LSN, a.Chain, a.Synced = id.Node, id.History, id.Epoch, id.Position.LSN, id.Position.Chain, id.Synced
+		for _, e := range st.Epochs() {
+			a.Epochs = append(a.Epochs, epochJSON{e.Number, strconv.FormatUint(e.Nonce, 16), e.LSN})
+		}
 	}
 	if s != nil {
 		ms := s.Status()

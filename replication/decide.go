@@ -56,6 +56,12 @@ func diverged(own, common uint64) *Refused {
 	return r
 }
 
+// Own says how many of the records up to lsn of a node with the epochs theirs a master with the epochs mine has not, and the LSN
+// up to which both have the same.
+func Own(mine, theirs []queue.Epoch, lsn uint64) (own, common uint64) {
+	return compare(mine, theirs, lsn)
+}
+
 // compare finds out by epochs how many of the slave's records, which lead up to lsn, are its own, and the LSN up to which both
 // have the same. Where the epochs agree own is 0 and common is lsn.
 func compare(mine, theirs []queue.Epoch, lsn uint64) (own, common uint64) {

@@ -43,6 +43,12 @@ const savePause = 5 * time.Second
 
 // Keep keeps the log behind lsn for the slave of this name, which has it up to there on its disk. Names are single words.
 func (s *Store) Keep(name string, lsn uint64) {
+	if s.keep(name, lsn) {
+		s.saveKept() // who ends in the next moment must know it afterwards: what it has not may be asked for
+	}
+}
+
+func (s *Store) keep(name string, lsn uint64) (fresh bool) {
 	k := &s.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,11 +60,13 @@ func (s *Store) Keep(name string, lsn uint64) {
 		}
 		k.slaves[name] = f
 		k.saved = time.Time{}
+		fresh = true
 	}
-	if f.LSN != lsn || f.Lost {
+	if f.LSN != lsn || f.Lost || fresh {
 		k.changed = true
 	}
 	f.LSN, f.Seen, f.Lost = lsn, time.Now(), false
+	return fresh
 }
 
 // Unkeep forgets a slave: the log is not kept for it any more. It says whether it was known.
@@ -125,7 +133,12 @@ func (s *Store) keptPlace(place ulog.Place) ulog.Place {
 }
 
 // releaseLog releases what the tree, which stands at place, and the slaves don't need.
-func (s *Store) releaseLog(place ulog.Place) error { return s.ulog.Release(s.keptPlace(place)) }
+func (s *Store) releaseLog(place ulog.Place) error {
+	if s.opts.keepLog {
+		return nil
+	}
+	return s.ulog.Release(s.keptPlace(place))
+}
 
 func (k *kept) any() bool {
 	k.mu.Lock()

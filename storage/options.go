@@ -33,6 +33,8 @@ type Options struct {
 	Master       string        // host:port of the node that this one follows, read-only; "": it leads
 	LogKeep      int64         // bytes of the update log that are kept for slaves which are behind; 4 GiB
 
+	keepLog bool // nothing of the update log is released
+
 	Log      *slog.Logger                         // discards if nil
 	Progress func(step string, done, total int64) // called about every second while Open or Close works on long; nil: never
 	FS       ulog.FS                              // file system of the update log; the operating system's if nil

@@ -21,6 +21,9 @@ func (s *Store) recover() (err error) {
 	if s.lock, err = lockFolder(s.dir); err != nil {
 		return err
 	}
+	if err = finishDiscard(s.dir); err != nil {
+		return err
+	}
 	if err = s.installCopy(); err != nil {
 		return err
 	}
@@ -35,7 +38,7 @@ func (s *Store) recover() (err error) {
 	}
 	var rec ulog.Recovery
 	s.ulog, rec, err = ulog.Open(s.logPath(), s.cp.Position, s.cp.Place, ulog.Options{FS: s.opts.FS,
-		SegmentBytes: s.opts.SegmentBytes, ZeroAhead: s.opts.zeroAhead(), KeepOld: s.kept.any(), Log: s.log,
+		SegmentBytes: s.opts.SegmentBytes, ZeroAhead: s.opts.zeroAhead(), KeepOld: s.opts.keepLog || s.kept.any(), Log: s.log,
 		Progress: func(done, total int64) { s.opts.Progress("reading the update log", done, total) }}, nil)
 	if err != nil {
 		return fmt.Errorf("open update log: %w", err)

@@ -28,6 +28,7 @@ func TestHelp(t *testing.T) {
 		{"help-ulog.txt", []string{"ulog", "-help"}},
 		{"help-promote.txt", []string{"promote", "-help"}},
 		{"help-follow.txt", []string{"follow", "-help"}},
+		{"help-rejoin.txt", []string{"rejoin", "-help"}},
 		{"help-passwd.txt", []string{"passwd", "-help"}},
 		{"help-version.txt", []string{"version", "-help"}},
 	} {

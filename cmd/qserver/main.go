@@ -31,7 +31,7 @@ type command struct {
 
 // commands lists the subcommands in the order of the help.
 func commands() []command {
-	return []command{statusCommand(), checkCommand(), repairCommand(), defragCommand(), ulogCommand(), promoteCommand(), followCommand(), passwdCommand(), versionCommand()}
+	return []command{statusCommand(), checkCommand(), repairCommand(), defragCommand(), ulogCommand(), promoteCommand(), followCommand(), rejoinCommand(), passwdCommand(), versionCommand()}
 }
 
 // run does what the command line asks for and returns when that is done; its error's exit code is in exit.go. environ
