@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"qserver/storage"
 )
 
 // The JSON of /api/v1/replication. Fields are added, never renamed; names end in their unit.
@@ -20,6 +22,7 @@ type replicationJSON struct {
 	LSN     uint64      `json:"lsn"`
 	Chain   uint32      `json:"chain"` // sum chained over all records up to lsn
 	Synced  uint64      `json:"synced_lsn"`
+	Shared  *sharedJSON `json:"min_slaves,omitempty"` // with -min-slaves
 	Master  *masterJSON `json:"master,omitempty"`
 	Slaves  []slaveJSON `json:"slaves"`
 }
@@ -28,6 +31,26 @@ type epochJSON struct {
 	Number uint64 `json:"number"`
 	Nonce  string `json:"nonce"` // hexadecimal
 	LSN    uint64 `json:"lsn"`   // of its first record
+}
+
+type sharedJSON struct {
+	Need      int    `json:"needed"`
+	State     string `json:"state"` // "on": enqueues wait; "degraded" or "refusing": too few follow
+	LSN       uint64 `json:"lsn"`   // up to which enough slaves have the log
+	Late      int64  `json:"late_total"`
+	TimeoutMS int64  `json:"timeout_ms"`
+}
+
+// sharedText is the state in one word.
+func sharedText(s storage.SharedState) string {
+	switch {
+	case !s.Away:
+		return "on"
+	case s.Refuse:
+		return "refusing"
+	default:
+		return "degraded"
+	}
 }
 
 type lagJSON struct {
@@ -93,6 +116,9 @@ func statusOf(m *Master, s *Slave) replicationJSON {
 	if st != nil {
 		id := IdentityOf(st)
 		a.Node, a.History, a.Epoch, a.LSN, a.Chain, a.Synced = id.Node, id.History, id.Epoch, id.Position.LSN, id.Position.Chain, id.Synced
+		if sh := st.SharedState(); sh.Need > 0 {
+			a.Shared = &sharedJSON{sh.Need, sharedText(sh), sh.LSN, sh.Late, sh.Timeout.Milliseconds()}
+		}
 		for _, e := range st.Epochs() {
 			a.Epochs = append(a.Epochs, epochJSON{e.Number, strconv.FormatUint(e.Nonce, 16), e.LSN})
 		}

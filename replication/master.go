@@ -28,7 +28,9 @@ type Master struct {
 	Secret  []byte        // what slaves must prove to know; empty: only those on loopback are served
 	Gather  time.Duration // how long records are gathered between two sends to a slave that keeps up; 4 ms; below 0: not at all
 	Version string
-	Log     *slog.Logger // discards if nil
+	// MinSlaves is how many slaves storage's Options.MinSlaves wants; Gather should be below 0 then. 0: none.
+	MinSlaves int
+	Log       *slog.Logger // discards if nil
 
 	mu     sync.Mutex
 	store  *storage.Store   // nil: not attached

@@ -152,6 +152,7 @@ func (m *Master) listen(st *storage.Store, p *peer, feed *storage.Feed) error {
 			m.changedLocked()
 			m.mu.Unlock()
 		}
+		m.share(st)
 		select {
 		case <-feed.Lost():
 			return errLost

@@ -191,6 +191,16 @@ func EmitStats(m *Master, s *Slave, emit func(name, value string)) {
 		num("repl_reconnects", ms.Reconnect)
 		lag("repl_", ms.Lag)
 	}
+	m.mu.Lock()
+	st := m.store
+	m.mu.Unlock()
+	if st != nil {
+		if sh := st.SharedState(); sh.Need > 0 {
+			num("repl_min_slaves", int64(sh.Need))
+			emit("repl_min_slaves_state", sharedText(sh))
+			num("repl_min_slaves_late", sh.Late)
+		}
+	}
 	slaves := m.Slaves()
 	num("repl_slaves", int64(len(slaves)))
 	for _, sl := range slaves {

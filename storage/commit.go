@@ -26,9 +26,10 @@ type batch struct{ ops []queue.Op }
 
 // follower is someone who waits for records.
 type follower struct {
-	lsn  uint64        // to be applied up to here
-	sync uint64        // and to be on the disk up to here
-	wake chan struct{} // capacity 1: the leader never waits to wake
+	lsn   uint64        // to be applied up to here
+	sync  uint64        // and to be on the disk up to here
+	share uint64        // and to be on the disks of slaves up to here
+	wake  chan struct{} // capacity 1: the leader never waits to wake
 }
 
 // followers are those who wait while another leads, in order.

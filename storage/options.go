@@ -33,6 +33,10 @@ type Options struct {
 	Master       string        // host:port of the node that this one follows, read-only; "": it leads
 	LogKeep      int64         // bytes of the update log that are kept for slaves which are behind; 4 GiB
 
+	MinSlaves        int           // slaves that must have an enqueue durably before it is answered; 0: none
+	MinSlavesTimeout time.Duration // how long it waits for them; 1 s
+	RefuseAlone      bool          // refuse enqueues while they are not there; else they are answered without
+
 	keepLog bool // nothing of the update log is released
 
 	Log      *slog.Logger                         // discards if nil

@@ -80,6 +80,9 @@ func (c *Session) restOnLocked(lsn uint64) {
 	if c.s.mustSync(queue.KindEnqueue) {
 		c.rec.sync = max(c.rec.sync, lsn)
 	}
+	if c.s.mustShare(queue.KindEnqueue) {
+		c.rec.share = max(c.rec.share, lsn)
+	}
 }
 
 // EnqueueWaits says whether an Enqueue of n bytes may have to wait for a checkpoint or for room in the log.

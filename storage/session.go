@@ -34,6 +34,9 @@ func (c *Session) stage(op *queue.Op, body []byte) {
 	if c.s.mustSync(op.Kind) {
 		c.rec.sync = op.LSN
 	}
+	if c.s.mustShare(op.Kind) {
+		c.rec.share = op.LSN
+	}
 }
 
 // Commit waits until every record of this session so far is in the log as its sync mode promises, and applied. Answers
@@ -45,7 +48,20 @@ func (c *Session) Commit() error {
 		// less than one for each.
 		runtime.Gosched()
 	}
-	return c.s.commit(&c.rec)
+	if err := c.s.commit(&c.rec); err != nil {
+		return err
+	}
+	return c.share()
+}
+
+// share waits for slaves, where there is something to wait for.
+func (c *Session) share() error {
+	lsn := c.rec.share
+	c.rec.share = 0
+	if lsn == 0 {
+		return nil
+	}
+	return c.s.share(lsn)
 }
 
 // CommitRound is Commit for one who has staged the records of many sessions before: it does not let others run first.
@@ -53,15 +69,20 @@ func (c *Session) CommitRound() error {
 	if err := c.s.commitSync(&c.rec); err != nil {
 		return err
 	}
-	return c.s.commitWrite(&c.rec)
+	if err := c.s.commitWrite(&c.rec); err != nil {
+		return err
+	}
+	return c.share()
 }
 
-// AwaitsSync says whether Commit will wait for the disk.
-func (c *Session) AwaitsSync() bool { return c.rec.sync > c.s.ulog.Synced() }
+// AwaitsSync says whether Commit will wait for the disk, or for slaves.
+func (c *Session) AwaitsSync() bool {
+	return c.rec.sync > c.s.ulog.Synced() || c.rec.share > 0 && c.s.awaitsShare(c.rec.share)
+}
 
 // Outstanding says whether Commit has something to wait for.
 func (c *Session) Outstanding() bool {
-	return c.rec.lsn > c.s.applied.Load() || c.rec.sync > c.s.ulog.Synced()
+	return c.rec.lsn > c.s.applied.Load() || c.rec.share > 0 || c.rec.sync > c.s.ulog.Synced()
 }
 
 // sync sees to it that a read of this session sees its own records; it need not wait for the disk.
@@ -110,7 +131,7 @@ func (c *Session) Close() {
 	}
 	s.ix.CloseHolder(&c.held)
 	s.unlockIndex()
-	_ = c.Commit() // what it staged must not wait for someone else's commit; nobody is left to be told
+	_ = c.s.commit(&c.rec) // what it staged must not wait for someone else's commit; nobody is left to be told
 }
 
 // pick finds the reservation that p names in the queue of this name, or says why there is none.

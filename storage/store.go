@@ -74,6 +74,7 @@ type Store struct {
 	follows sync.Mutex // one run of the master's records at a time
 	feeds   feeds
 	kept    kept
+	quorum  quorum
 
 	actor  *Session // the store's own records: expiry, receipts, purges
 	cancel context.CancelFunc
@@ -100,6 +101,7 @@ func openStill(dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, opts: o, log: o.Log, start: time.Now(), failed: make(chan struct{}), room: make(chan struct{}),
 		open: new(batch), spare: new(batch), ix: queue.NewIndex(),
 		sweeps: make(map[uint32][]byte), strideMax: strideBytes}
+	s.quorum.away.Store(true)
 	s.pokes.time, s.pokes.checkpoint = make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := s.recover(); err != nil {
 		s.closeFiles()
@@ -140,6 +142,7 @@ func (o *Options) setDefaults() {
 	def(&o.MinFreeDisk, 64<<20)
 	def(&o.LogKeep, 4<<30)
 	def((*int64)(&o.SyncInterval), int64(time.Second))
+	def((*int64)(&o.MinSlavesTimeout), int64(time.Second))
 	def((*int64)(&o.DedupWindow), int64(2*time.Minute))
 	def((*int64)(&o.ForgetAfter), int64(10*time.Minute))
 	if o.Window == 0 {
@@ -190,7 +193,7 @@ func (s *Store) Err() error {
 	return s.err
 }
 
-// Writable is nil when an enqueue would be taken; else ErrDiskFull, ErrClosed, a ReadOnlyError or the log's failure.
+// Writable is nil when an enqueue would be taken; else ErrDiskFull, ErrFewSlaves, ErrClosed, a ReadOnlyError or the log's failure.
 func (s *Store) Writable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,6 +210,8 @@ func (s *Store) writableLocked() error {
 		return &ReadOnlyError{s.master}
 	case s.full.Load():
 		return ErrDiskFull
+	case s.alone():
+		return ErrFewSlaves
 	}
 	return nil
 }

@@ -58,6 +58,10 @@ type config struct {
 	ulogKeep       int64
 	promoteLag     int
 
+	minSlaves        int // 0: none
+	minSlavesTimeout time.Duration
+	minSlavesMode    string // degrade or refuse
+
 	help, version bool
 	notes         []string // said once at start
 }
@@ -129,6 +133,9 @@ func (c *config) knobs() []knob {
 		{slaves, "repl-secret-file", "FILE", "", "what slaves and master must prove to know; without it a master\nserves slaves on loopback only", text(&c.replSecretFile, "a file")},
 		{slaves, "ulog-keep", "SIZE", "4GiB", "how much of the update log is kept for slaves that are\nbehind", size(&c.ulogKeep, mib, 64*tib)},
 		{slaves, "promote-lag", "NUMBER", "10000", "qserver promote refuses where more records of the master's are\nmissing", number(&c.promoteLag, 0, 1<<31-1)},
+		{slaves, "min-slaves", "NUMBER", "0", "an enqueue is STORED when so many slaves have it on their disks", number(&c.minSlaves, 0, 100)},
+		{slaves, "min-slaves-timeout", "DURATION", "1s", "how long it waits for them", duration(&c.minSlavesTimeout, time.Millisecond, time.Minute)},
+		{slaves, "min-slaves-mode", "MODE", "degrade", "afterwards, until they are back: degrade (enqueues are STORED\nwithout them) or refuse", choice(&c.minSlavesMode, "degrade", "refuse")},
 
 		{process, "drain", "DURATION", "5s", "at the end, how long what is held may still be acked", duration(&c.drain, 0, time.Hour)},
 		{process, "log", "FILE", "", "instead of standard error; SIGHUP opens it anew; - is\nstandard output", text(&c.log, "a file")},

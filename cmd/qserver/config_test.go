@@ -83,6 +83,9 @@ func TestKnobs(t *testing.T) {
 		{"riv", "0.04", "soon", func(c *config) any { return c.riv }, 40 * time.Microsecond, "want a number of milliseconds, such as 0.04"},
 		{"repl-secret-file", "secret", "", func(c *config) any { return c.replSecretFile }, "secret", "want a file"},
 		{"ulog-keep", "1g", "1k", func(c *config) any { return c.ulogKeep }, int64(gib), "want 1MiB to 64TiB"},
+		{"min-slaves", "2", "x", func(c *config) any { return c.minSlaves }, 2, "want a number from 0 to 100"},
+		{"min-slaves-timeout", "2s", "2", func(c *config) any { return c.minSlavesTimeout }, 2 * time.Second, "the unit is missing: 2s or 2ms"},
+		{"min-slaves-mode", "refuse", "x", func(c *config) any { return c.minSlavesMode }, "refuse", "want degrade or refuse"},
 		{"promote-lag", "0", "-1", func(c *config) any { return c.promoteLag }, 0, "want a number from 0 to 2147483647"},
 	}
 	for _, k := range new(config).knobs() {

@@ -27,8 +27,13 @@ func newStorageOptions(s *server, p *progress) storage.Options {
 		IgnoreTTL:    !c.ttl,
 		Master:       s.replica.address,
 		LogKeep:      c.ulogKeep,
-		Log:          s.log,
-		FS:           s.fs,
+
+		MinSlaves:        c.minSlaves,
+		MinSlavesTimeout: c.minSlavesTimeout,
+		RefuseAlone:      c.minSlavesMode == "refuse",
+
+		Log: s.log,
+		FS:  s.fs,
 		Progress: func(step string, done, total int64) {
 			s.recovery.set(step, done, total)
 			p.report(step, done, total)

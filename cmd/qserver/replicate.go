@@ -65,7 +65,11 @@ func (c *config) readSecret() ([]byte, error) {
 }
 
 func newReplica(s *server, address string) *replica {
-	return &replica{address: address, master: &replication.Master{SID: s.config.sid, Secret: s.secret, Version: version, Log: s.log}}
+	m := &replication.Master{SID: s.config.sid, Secret: s.secret, Version: version, Log: s.log, MinSlaves: s.config.minSlaves}
+	if m.MinSlaves > 0 {
+		m.Gather = -1 // somebody waits for each record
+	}
+	return &replica{address: address, master: m}
 }
 
 func (s *server) newSlave() *replication.Slave {
