@@ -80,13 +80,13 @@
 // how many records the slave has that the master has not, 0 if that isn't known; common is the LSN up to which both agree.
 // A kind that is not known, a sum that doesn't hold, a payload with bytes too many or too few end the connection.
 //
-// # What else there will be, and where it hooks in
+// # What is built on it
 //
-//   - promotion: end Slave.Run, then storage's Store.Promote, which begins an epoch (storage/role.go). Master serves on
-//     as it is, and refuses those that have more of the epoch before by the LSN at which the new one begins.
-//   - a planned switch-over: stop writes, wait until SlaveStatus.Durable of the slave is the master's LSN, promote it.
-//   - semi-synchronous answers: Master.Acked gives, per slave, the LSN that it has durably; a commit waits on that.
-//     Master.Gather is then to be 0.
-//   - setting records aside: Refused.Own and Refused.Common name them; they are in the slave's log, since a master keeps for
-//     its known slaves what these don't have (storage/keep.go).
+//   - promotion: Slave.Run ends, then storage's Store.Promote begins an epoch (storage/role.go). Master serves on as it is, and
+//     refuses those that have more of the epoch before by the LSN at which the new one begins.
+//   - a planned switch-over: Store.Yield stops writes, Acked says when the slave has everything, it is promoted, and followed.
+//   - semi-synchronous answers: quorum.go tells the store how far the slaves are, and its commits wait (storage/quorum.go).
+//     Master.Gather is below 0 then.
+//   - setting records aside: Own says which are a slave's own; they are in its log, since a master keeps for its known slaves
+//     what these don't have (storage/keep.go), and storage.SetAside copies them out.
 package replication
