@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -40,6 +41,12 @@ type killedPair struct {
 
 func newPair(k *killer) *killedPair {
 	p := &killedPair{killer: k, dirs: [2]string{k.dir + "/a", k.dir + "/b"}}
+	both := k.dir // k.dir will be one of them
+	k.t.Cleanup(func() {
+		if !k.t.Failed() {
+			os.RemoveAll(both)
+		}
+	})
 	for i := range p.admin {
 		ln, err := net.Listen("tcp", "127.0.0.1:0") // the slave must know it, and find it again
 		if err != nil {

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -333,3 +336,36 @@ func TestProof(t *testing.T) {
 // stop makes the server stand still, and resume lets it go on.
 func (s *victim) stop()   { syscall.Kill(s.pid, syscall.SIGSTOP) }
 func (s *victim) resume() { syscall.Kill(s.pid, syscall.SIGCONT) }
+
+// TestRoleFromAnotherMachine: a role is not changed from elsewhere without a proof.
+func TestRoleFromAnotherMachine(t *testing.T) {
+	s := &server{secret: []byte("a secret of some length"), log: slog.New(slog.DiscardHandler)}
+	served := 0
+	h := s.roleHandler(func(context.Context, *http.Request) (roleAnswer, error) {
+		served++
+		return roleAnswer{Role: "master"}, nil
+	})
+	for _, tt := range []struct {
+		from   string
+		secret []byte
+		status int
+	}{
+		{"127.0.0.1:5000", nil, http.StatusOK},
+		{"[::1]:5000", nil, http.StatusOK},
+		{"10.0.0.1:5000", nil, http.StatusForbidden},
+		{"10.0.0.1:5000", []byte("another secret, as long"), http.StatusForbidden},
+		{"10.0.0.1:5000", s.secret, http.StatusOK},
+	} {
+		before := served
+		r := httptest.NewRequest(http.MethodPost, promotePath, nil)
+		r.RemoteAddr = tt.from
+		if tt.secret != nil {
+			r.Header.Set(proofHeader, proofOf(tt.secret, r.Method, promotePath, time.Now().Unix()))
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.status || (served > before) != (tt.status == http.StatusOK) {
+			t.Errorf("from %s with the secret %q: %d, served %v, want %d", tt.from, tt.secret, w.Code, served > before, tt.status)
+		}
+	}
+}
