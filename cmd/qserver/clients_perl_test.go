@@ -9,7 +9,7 @@ import (
 func perlStories() []storyCase {
 	cases := []storyCase{
 		{},
-		{command: []string{"compress", "namespace"}, compresses: true, prefix: "app:"},
+		{command: []string{"compress", "namespace"}, compresses: true, prefix: "app:", noLarge: true},
 		{command: []string{"nowait"}, silent: true, noLarge: true},
 		{command: []string{"noreply"}, silent: true, noLarge: true},
 	}

@@ -9,7 +9,7 @@ func phpStories() []storyCase {
 		{name: "binary", command: []string{"binary"}, drops: true, noBatch: true},
 		{name: "igbinary", command: []string{"igbinary", "compress"}, compresses: true, noLarge: true},
 		{name: "binary JSON", command: []string{"json", "binary"}, drops: true, noBatch: true, noLarge: true},
-		{name: "compressed", command: []string{"compress"}, compresses: true},
+		{name: "compressed", command: []string{"compress"}, compresses: true, noLarge: true},
 		{name: "prefix", command: []string{"prefix"}, prefix: "app:", noLarge: true},
 		{name: "persistent", command: []string{"persistent"}, noLarge: true},
 		{name: "buffered", command: []string{"buffer"}, silent: true, noLarge: true},

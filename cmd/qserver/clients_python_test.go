@@ -9,14 +9,14 @@ import (
 func pythonStories() []storyCase {
 	cases := []storyCase{
 		{name: "pymemcache", flags: 1<<32 - 1},
-		{name: "pymemcache pooled", flags: 1<<32 - 1, lease: true},
+		{name: "pymemcache pooled", flags: 1<<32 - 1, lease: true, noLarge: true},
 		{name: "pymemcache hash", flags: 1<<32 - 1, noLarge: true},
 		{name: "pymemcache hash pooled prefix", flags: 1<<32 - 1, lease: true, prefix: "app:", noLarge: true},
 		{name: "pymemcache noreply", flags: 1<<32 - 1, silent: true, noLarge: true},
 		{name: "pylibmc", noBulk: true},
 		{name: "pylibmc binary compress", noBulk: true, compresses: true, drops: true},
 		{name: "python-memcached", noBulk: true, noMissing: true},
-		{name: "python-memcached compress", noBulk: true, noMissing: true, compresses: true},
+		{name: "python-memcached compress", noBulk: true, noMissing: true, compresses: true, noLarge: true},
 		{name: "python-memcached noreply", noBulk: true, silent: true, noLarge: true},
 	}
 	for i := range cases {

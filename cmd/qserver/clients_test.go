@@ -248,7 +248,7 @@ func (s *programServer) waitCounts(t *testing.T, queue string, want counts) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: got %+v, want %+v", queue, got, want)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
