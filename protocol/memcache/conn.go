@@ -61,12 +61,13 @@ type conn struct {
 	ext       *extended // of clients that speak more than classic text
 	user      string    // who has logged in; guarded by srv.mu
 
-	binary   bool         // speaks the binary protocol
-	inline   bool         // an event loop runs it: nothing may wait
-	again    bool         // the command can't be run here: a goroutine runs it once more
-	prepared bool         // that one has done its close, abort or open
-	later    func()       // what is left of a command that must wait, for a goroutine
-	seen     atomic.Int64 // when it was parked, Unix nanoseconds; kept only with an idle timeout
+	binary    bool         // speaks the binary protocol
+	inline    bool         // an event loop runs it: nothing may wait
+	again     bool         // the command can't be run here: a goroutine runs it once more
+	prepared  bool         // that one has done its close, abort or open
+	later     func()       // what is left to do, for a goroutine
+	parkedGet *parkedWait  // the get that waits
+	seen      atomic.Int64 // when it was parked, Unix nanoseconds; kept only with an idle timeout
 
 	listed bool       // in srv.stalls, or thrown out of it
 	stall  stallEntry // guarded by srv.stalls.mu
@@ -251,8 +252,8 @@ func (c *conn) setDeadline(t time.Time) {
 	c.nc.SetReadDeadline(t)
 }
 
-// waits keeps the server's count of busy connections and its list of those that have stalled in mid-command.
-func (c *conn) waits(waiting bool) {
+// standby keeps the server's count of busy connections and its list of those that have stalled in mid-command.
+func (c *conn) standby(waiting bool) {
 	if !waiting {
 		c.srv.busy.Add(1)
 		if c.listed {

@@ -39,9 +39,8 @@ func (c *conn) get(keys []byte, lease time.Duration) {
 		return
 	}
 	if c.inline {
-		later := g
-		later.keys = bytes.Clone(keys)
-		c.later = func() { c.getWaiting(&later, wait, reserving) }
+		c.parkedGet = &parkedWait{get: g, reserving: reserving, duration: wait}
+		c.parkedGet.get.keys = bytes.Clone(keys)
 		return
 	}
 	c.getWaiting(&g, wait, reserving)

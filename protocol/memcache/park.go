@@ -103,14 +103,14 @@ func (c *conn) park() (parked bool) {
 	if !c.settle() {
 		return false
 	}
-	c.waits(true)
+	c.standby(true)
 	if c.release(); c.sock.Park() {
 		// Shutdown resumes those that it finds parked, and this one may have come behind it.
 		if !c.srv.stopping.Load() || !c.sock.Claim() {
 			return true
 		}
 	}
-	c.waits(false)
+	c.standby(false)
 	return false
 }
 
@@ -126,8 +126,12 @@ func (c *conn) release() {
 // resume serves a connection that was parked, or that an event loop can't serve further, until it is parked again or ends.
 func (c *conn) resume() {
 	c.guarded(func() (parked bool) {
-		c.waits(false)
-		if f := c.later; f != nil {
+		c.standby(false)
+		switch p, f := c.parkedGet, c.later; {
+		case p != nil:
+			c.parkedGet = nil
+			c.waitOn(p)
+		case f != nil:
 			c.later = nil
 			f()
 		}
@@ -143,6 +147,9 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 			c.inline, settle = false, true
 		}
 	}()
+	if c.parkedGet != nil {
+		return c.readyWaiting(buf)
+	}
 	n, err := c.sock.TryRead(buf)
 	for err == eventloop.ErrAgain {
 		if c.sock.Park() {
@@ -156,7 +163,7 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 	}
 	c.in.borrow(buf, n)
 	c.inline = true
-	for c.ending == goOn && c.later == nil && c.out.size < flushAt && c.staged < stageAt && c.whole() {
+	for c.ending == goOn && c.parkedGet == nil && c.out.size < flushAt && c.staged < stageAt && c.whole() {
 		begin := c.in.r
 		if c.step(); c.again {
 			c.in.r, c.again = begin, false
@@ -176,6 +183,9 @@ func (c *conn) Settle() (again bool) {
 			go c.resume()
 		}
 	}()
+	if len(c.in.buffered()) == 0 {
+		c.answerWait()
+	}
 	switch {
 	case c.ending != goOn, c.later != nil, len(c.in.buffered()) > 0:
 		go c.resume()
@@ -199,6 +209,9 @@ func (c *conn) Settle() (again bool) {
 		return false
 	}
 	c.out.clear()
+	if c.parkedGet != nil {
+		return c.parkWaiting()
+	}
 	c.release()
 	if !c.sock.Park() {
 		return true

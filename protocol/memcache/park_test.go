@@ -27,7 +27,7 @@ func TestParkedConnections(t *testing.T) {
 	}
 	if runtime.GOOS == "linux" {
 		eventually(t, "the connections have goroutines", func() bool {
-			return runtime.NumGoroutine() < before+len(cs)+20 // the clients' own, the loops and the store's
+			return runtime.NumGoroutine() < before+len(cs)+len(cs)/2 // the clients' own, the loops and the store's
 		})
 	}
 	for i, c := range cs {
@@ -154,6 +154,88 @@ func TestBacklogOfParkedConnections(t *testing.T) {
 				t.Errorf("got %d gets, %d hits, want %d hits", st.Gets, st.GetHits, n)
 			}
 		})
+	}
+}
+
+// Waiting gets have no goroutine either. Each message wakes one of them, in the order in which they came; a wait ends in time; what
+// is sent behind a wait comes after it; a peer that hangs up gets no message; Close and the end of waits find them.
+func TestParkedWaits(t *testing.T) {
+	s := start(t, tcp, func(_ *memcache.Server, o *storage.Options) { o.Sync = storage.SyncNever })
+	producer := s.dial()
+	producer.do("set q 0 0 1\r\nx\r\nget q\r\ndelete q\r\n", "STORED\r\nVALUE q 0 1\r\nx\r\nEND\r\nDELETED\r\n")
+	before := runtime.NumGoroutine()
+	const n = 200
+	var cs []*client
+	for i := range n {
+		c := s.dial()
+		c.wantOpen()
+		c.send("get q/t=60000\r\n")
+		cs = append(cs, c)
+		eventually(t, "it never waited", func() bool { return s.queue("q").Waiters == int64(i+1) })
+	}
+	if runtime.GOOS == "linux" {
+		eventually(t, "waiting connections have goroutines", func() bool {
+			return runtime.NumGoroutine() < before+n+n/2 // the clients' own, and some
+		})
+	}
+	cs[3].send("version\r\n")
+	cs[5].nc.Close()
+	eventually(t, "the one that hung up still waits", func() bool { return s.queue("q").Waiters == n-1 })
+	for i, c := range cs {
+		if i == 5 {
+			continue
+		}
+		producer.do(fmt.Sprintf("set q 0 0 3\r\n%03d\r\n", i), "STORED\r\n")
+		c.want(fmt.Sprintf("VALUE q/t=60000 0 3\r\n%03d\r\nEND\r\n", i))
+		if i == 3 {
+			c.want("VERSION 1.2.3\r\n")
+		}
+		c.do("delete q\r\n", "DELETED\r\n")
+	}
+	began := time.Now()
+	cs[0].do("get q/t=50\r\n", "END\r\n")
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("a wait of 50 ms took %v", took)
+	}
+	for range 200 { // the time is over while the message comes
+		cs[1].send("get q/t=1\r\n")
+		time.Sleep(time.Millisecond)
+		producer.do("set q 0 0 1\r\nx\r\n", "STORED\r\n")
+		if line := cs[1].line(); line == "END" {
+			cs[1].do("get q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n")
+		} else {
+			cs[1].want("x\r\nEND\r\n")
+		}
+		cs[1].do("delete q\r\n", "DELETED\r\n")
+	}
+	if got := s.queue("q"); got.Ready+got.Reserved != 0 || got.TotalAcked != n+200 {
+		t.Errorf("got %+v, want all acked", got)
+	}
+	cs[2].send("get q/t=60000\r\n")
+	eventually(t, "it never waited", func() bool { return s.queue("q").Waiters == 1 })
+	s.store.EndWaits()
+	cs[2].want("END\r\n")
+	cs[2].wantOpen()
+}
+
+// A waiting get that acks first does that once.
+func TestParkedWaitAfterClose(t *testing.T) {
+	s := start(t, tcp, func(_ *memcache.Server, o *storage.Options) { o.Sync = storage.SyncNever })
+	c, p := s.dial(), s.dial()
+	for i := range 100 {
+		p.do(fmt.Sprintf("set q 0 0 3\r\n%03d\r\n", i), "STORED\r\n")
+	}
+	c.do("get q/open\r\n", "VALUE q/open 0 3\r\n000\r\nEND\r\n")
+	for i := 1; i < 200; i++ {
+		c.send("get q/close/open/t=60000\r\n")
+		if i >= 100 {
+			eventually(t, "it never waited", func() bool { return s.queue("q").Waiters == 1 })
+			if got := s.queue("q"); got.TotalAcked != int64(i) {
+				t.Fatalf("message %d: got %d acked, want %d", i, got.TotalAcked, i)
+			}
+			p.do(fmt.Sprintf("set q 0 0 3\r\n%03d\r\n", i), "STORED\r\n")
+		}
+		c.want(fmt.Sprintf("VALUE q/close/open/t=60000 0 3\r\n%03d\r\nEND\r\n", i))
 	}
 }
 

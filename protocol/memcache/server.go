@@ -217,7 +217,7 @@ func (s *Server) admit(nc net.Conn) {
 	s.mu.Unlock()
 	c.session = s.Store.NewSession(c.peer)
 	c.in.init(c.nc)
-	c.in.parked = c.waits
+	c.in.parked = c.standby
 	go c.serve()
 }
 

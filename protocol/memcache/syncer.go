@@ -54,7 +54,7 @@ func (s *syncer) run() {
 				done = append(done, c.sock)
 			}
 		}
-		s.loops.Requeue(done)
+		s.loops.Requeue(done...)
 		clear(done)
 		done = done[:0]
 		clear(round)

@@ -6,51 +6,76 @@ import (
 	"os"
 	"time"
 
+	"qserver/protocol/memcache/eventloop"
 	"qserver/storage"
 )
 
-// wait parks the connection until one of the line's queues has a message or the time is over, and answers what there is then.
-// What arrives behind the waiting get is kept. A peer that hangs up is noticed at once and gets no message. false: the
-// connection ends, or the line is answered.
+// wait waits until one of the line's queues has a message or the time is over, and answers what there is then. What arrives behind
+// the waiting get is kept. A peer that hangs up is noticed at once and gets no message. false: the connection ends, or the line is
+// answered.
 func (c *conn) wait(g *getLine, d time.Duration, reserving int) bool {
-	g.keys = append([]byte(nil), g.keys...) // the input buffer moves while we wait
-	g.done, g.opened, g.waited = keySet{}, keySet{}, true
-	queues := make([][]byte, 0, reserving)
-	options := make([]storage.ReserveOptions, 0, reserving)
-	for word, rest := token(g.keys); len(word) > 0; word, rest = token(rest) {
-		if c.cmd.key.parse(word, getOptions, c.srv.NoKeyOptions); c.cmd.key.reserves() {
-			queues = append(queues, c.cmd.key.name)
-			options = append(options, c.reserveOptions(&c.cmd.key, g.lease))
-		}
-	}
-	i, delivery, ok := c.await(queues, options, d, func() { c.out.text(replyEnd) })
+	queues, options := c.secondRound(g, reserving)
+	i, delivery, ok := c.await(queues, options, d, c.missed)
 	if !ok {
 		return false
 	}
 	return i < 0 || c.takeAll(g, i, delivery)
 }
 
-// await parks the connection until one of the queues has a message, and says which: i is below 0 if none has one in time. A peer
-// that stops sending meanwhile is told that it missed, in case it still listens. false: the connection ends, or the error is
-// answered.
+// missed answers a get that found nothing.
+func (c *conn) missed() { c.out.text(replyEnd) }
+
+// secondRound makes g ready for its second round, and says what it waits for: of its keys, reserving ones may take a message.
+func (c *conn) secondRound(g *getLine, reserving int) (queues [][]byte, options []storage.ReserveOptions) {
+	g.keys = append([]byte(nil), g.keys...) // the input buffer moves while we wait
+	g.done, g.opened, g.waited = keySet{}, keySet{}, true
+	queues = make([][]byte, 0, reserving)
+	options = make([]storage.ReserveOptions, 0, reserving)
+	for word, rest := token(g.keys); len(word) > 0; word, rest = token(rest) {
+		if c.cmd.key.parse(word, getOptions, c.srv.NoKeyOptions); c.cmd.key.reserves() {
+			queues = append(queues, c.cmd.key.name)
+			options = append(options, c.reserveOptions(&c.cmd.key, g.lease))
+		}
+	}
+	return queues, options
+}
+
+// await waits until one of the queues has a message, and says which: i is below 0 if none has one in time. A peer that stops
+// sending meanwhile is told that it missed, in case it still listens. false: the connection ends, or the error is answered.
 func (c *conn) await(queues [][]byte, options []storage.ReserveOptions, d time.Duration, missed func()) (i int, delivery storage.Delivery, ok bool) {
 	if !c.settle() {
 		return -1, delivery, false
 	}
+	return c.awaited(c.join(queues, options), time.Now().Add(d), missed)
+}
+
+// join puts the connection among those that wait for the queues.
+func (c *conn) join(queues [][]byte, options []storage.ReserveOptions) *storage.Waiter {
 	c.counts[waits]++
 	if c.wake == nil {
 		c.woken = make(chan struct{}, 1)
-		c.wake = func() {
-			c.nc.SetReadDeadline(past)
-			select {
-			case c.woken <- struct{}{}:
-			default:
-			}
-		}
+		c.wake = c.messageCame
 	}
+	return c.session.Wait(queues, options, c.wake)
+}
+
+// messageCame wakes a waiting connection, whoever serves it. It may come when the wait is over.
+func (c *conn) messageCame() {
+	if c.sock != nil && c.sock.Claim() {
+		c.srv.loops.Requeue(c.sock)
+		return
+	}
+	c.nc.SetReadDeadline(past)
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// awaited is await for a connection that has joined the waiters, until a time.
+func (c *conn) awaited(w *storage.Waiter, until time.Time, missed func()) (i int, delivery storage.Delivery, ok bool) {
 	limit := c.deadline
-	c.setDeadline(time.Now().Add(d))
-	w := c.session.Wait(queues, options, c.wake)
+	c.setDeadline(until)
 	if !c.waitInput(w, missed) {
 		return -1, delivery, false
 	}
@@ -102,4 +127,83 @@ func (c *conn) waitFull() error {
 		return net.ErrClosed
 	}
 	return nil
+}
+
+// parkedWait is a waiting get of a parked connection. It ends with a message, by its time, or when something arrives: then a
+// goroutine goes on waiting in its place.
+type parkedWait struct {
+	get       getLine
+	reserving int // keys that may take a message
+	duration  time.Duration
+	waiter    *storage.Waiter // nil: it has not joined yet
+	until     time.Time
+	timer     *time.Timer
+}
+
+// parkWaiting lets c.parkedGet wait without a goroutine; what came before it is answered. again is Settle's.
+func (c *conn) parkWaiting() (again bool) {
+	p := c.parkedGet
+	if p.waiter == nil {
+		queues, options := c.secondRound(&p.get, p.reserving)
+		p.until = time.Now().Add(p.duration)
+		p.waiter = c.join(queues, options)
+		p.timer = time.AfterFunc(p.duration, c.messageCame)
+	}
+	c.out.release()
+	if !c.sock.Park() {
+		return true
+	}
+	// A message, the end of time or Shutdown may have looked for a parked connection just before it was one.
+	switch {
+	case c.srv.stopping.Load():
+		if c.sock.Claim() {
+			go c.resume()
+		}
+	case p.waiter.Done() || !time.Now().Before(p.until):
+		return c.sock.Claim() && c.Settle()
+	}
+	return false
+}
+
+// readyWaiting is Ready for a connection whose get waits: what arrives is kept, and a goroutine waits on.
+func (c *conn) readyWaiting(buf []byte) (settle bool) {
+	n, err := c.sock.TryRead(buf)
+	if err == eventloop.ErrAgain {
+		return true
+	}
+	if n > 0 {
+		c.in.borrow(buf, n)
+		c.in.own()
+	}
+	go c.resume()
+	return false
+}
+
+// answerWait ends the parked wait, if its message or time has come.
+func (c *conn) answerWait() {
+	p := c.parkedGet
+	if p == nil || p.waiter == nil || !p.waiter.Done() && time.Now().Before(p.until) {
+		return
+	}
+	p.timer.Stop()
+	c.parkedGet = nil
+	i, delivery, found, err := p.waiter.Take()
+	if err != nil {
+		c.getFailed(err)
+	} else if !found || c.takeAll(&p.get, i, delivery) {
+		c.got(&p.get)
+	}
+}
+
+// waitOn goes on with a parked wait on a goroutine.
+func (c *conn) waitOn(p *parkedWait) {
+	if p.waiter == nil {
+		c.getWaiting(&p.get, p.duration, p.reserving)
+		return
+	}
+	p.timer.Stop()
+	i, delivery, ok := c.awaited(p.waiter, p.until, c.missed)
+	if ok && (i < 0 || c.takeAll(&p.get, i, delivery)) {
+		c.got(&p.get)
+	}
 }

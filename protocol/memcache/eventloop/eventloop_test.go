@@ -50,7 +50,7 @@ func (e *echo) Ready(buf []byte) bool {
 
 func (e *echo) Settle() (again bool) {
 	if e.seed.IntN(10) == 0 {
-		go e.group.Requeue([]*eventloop.Socket{e.sock})
+		go e.group.Requeue(e.sock)
 		return false
 	}
 	n, err := e.sock.TryWriteAll([][]byte{e.rest[:len(e.rest)/2], e.rest[len(e.rest)/2:]})

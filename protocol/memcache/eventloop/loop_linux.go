@@ -38,6 +38,8 @@ type loop struct {
 	sockets map[int]*Socket // by descriptor
 	inbox   []*Socket       // to be settled
 
+	asleep atomic.Bool // the loop blocks, or is about to: whoever fills the inbox wakes it
+
 	events  [maxEvents]unix.EpollEvent
 	ready   []*Socket // to be claimed, of this round's events
 	again   []*Socket // owned, and ready
@@ -74,7 +76,7 @@ func newLoop(g *Group) (*loop, error) {
 	l := &loop{g: g, epfd: epfd, file: os.NewFile(uintptr(epfd), "epoll"), sockets: make(map[int]*Socket), buf: make([]byte, BufferSize)}
 	l.onReady = func(uintptr) bool {
 		l.got = l.poll()
-		return l.got != 0
+		return l.got != 0 || l.hasPost()
 	}
 	if l.raw, err = l.file.SyscallConn(); err == nil {
 		if l.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
@@ -130,18 +132,18 @@ func (g *Group) Take(nc net.Conn, h Handler) (s *Socket, ok bool) {
 }
 
 // Requeue gives sockets from their owner to their loops, which call the handlers' Settle.
-func (g *Group) Requeue(sockets []*Socket) {
+func (g *Group) Requeue(sockets ...*Socket) {
 	for _, l := range g.loops {
+		mine := false
 		l.mu.Lock()
-		idle := len(l.inbox) == 0
 		for _, s := range sockets {
 			if s.loop == l {
 				l.inbox = append(l.inbox, s)
+				mine = true
 			}
 		}
-		wake := idle && len(l.inbox) > 0
 		l.mu.Unlock()
-		if wake {
+		if mine && l.asleep.Load() {
 			l.wake()
 		}
 	}
@@ -238,7 +240,7 @@ func (l *loop) watch() {
 
 // wait blocks until there are events and returns their number.
 func (l *loop) wait() int {
-	if n := l.poll(); n != 0 {
+	if n := l.poll(); n != 0 || l.hasPost() {
 		return n
 	}
 	if l.lone >= pollLone && (l.vain < pollPatience || l.vain%pollSeldom == 0) {
@@ -252,10 +254,18 @@ func (l *loop) wait() int {
 	}
 	l.vain++
 	l.g.awake.Add(-1)
-	l.got = 0
+	l.asleep.Store(true)
 	l.raw.Read(l.onReady)
+	l.asleep.Store(false)
 	l.g.awake.Add(1)
 	return l.got
+}
+
+// hasPost says whether the inbox holds anything.
+func (l *loop) hasPost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.inbox) > 0
 }
 
 // poll asks for events without waiting. It never blocks, so the scheduler need not know of it.

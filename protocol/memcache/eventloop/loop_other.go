@@ -18,7 +18,7 @@ func New(int) (*Group, error) { return nil, errors.ErrUnsupported }
 
 func (g *Group) Close() {}
 
-func (g *Group) Requeue([]*Socket) {}
+func (g *Group) Requeue(...*Socket) {}
 
 func (g *Group) Take(net.Conn, Handler) (*Socket, bool) { return nil, false }
 
