@@ -41,6 +41,7 @@ var reportRuns = []reportRun{
 	{"backlog", "backlog", nil},
 	{"queues", "queues", nil},
 	{"idle", "idle", []string{"-seconds", "5"}},
+	{"replicate", "replicate", []string{"-seconds", "3"}},
 }
 
 // runAll runs the sections that -only names, or all; the other flags are given to each, behind its own. What fails is
