@@ -58,15 +58,16 @@ func (g goStory) do(line string) string {
 		if err != nil {
 			return outcome("", "", err)
 		}
-		answer := "messages"
+		var answer strings.Builder
+		answer.WriteString("messages")
 		for _, key := range args {
 			if item := items[key]; item != nil {
-				answer += fmt.Sprintf(" %d %s", item.CasID, encodeBody(item.Value))
+				answer.WriteString(fmt.Sprintf(" %d %s", item.CasID, encodeBody(item.Value)))
 			} else {
-				answer += " - -"
+				answer.WriteString(" - -")
 			}
 		}
-		return answer
+		return answer.String()
 	case "ack":
 		return outcome("done", "missing", g.Delete(args[0]))
 	case "extend":
