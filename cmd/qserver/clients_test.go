@@ -10,9 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -81,22 +81,33 @@ func testBlog(t *testing.T, s *programServer, php string) {
 	}
 }
 
-// buildProgram builds qserver as users do, with the race detector if this test has it.
-func buildProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "qserver")
-	args := []string{"build", "-buildvcs=false", "-o", program}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "-race" && setting.Value == "true" {
-				args = append(args, "-race")
-			}
-		}
+// builtProgram is what buildProgram has built; "": nothing yet.
+var builtProgram string
+
+var build = sync.OnceValue(func() error {
+	folder, err := os.MkdirTemp("", "qserver-built")
+	if err != nil {
+		return err
+	}
+	builtProgram = filepath.Join(folder, "qserver")
+	args := []string{"build", "-buildvcs=false", "-o", builtProgram}
+	if os.Getenv("QSERVER_TEST_RACE") != "" {
+		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return program
+	return nil
+})
+
+// buildProgram builds qserver as users do, once for all tests; with QSERVER_TEST_RACE set in the environment, with the race
+// detector.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	return builtProgram
 }
 
 // need returns the first program with which the check succeeds, and skips the test if there is none.

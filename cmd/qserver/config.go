@@ -199,7 +199,7 @@ func (c *config) setEnvironment(knobs []knob, environ []string) (map[string]bool
 	values, set := make(map[string]string), make(map[string]bool)
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		if strings.HasPrefix(name, "QSERVER_") && value != "" {
+		if strings.HasPrefix(name, "QSERVER_") && name != "QSERVER_PORT" && value != "" {
 			values[name] = value
 		}
 	}

@@ -24,6 +24,7 @@ func TestDefaults(t *testing.T) {
 		socketMode: 0o600, get: "reserve", keyOptions: true, ttl: true,
 		drain: 5 * time.Second, logLevel: slog.LevelInfo,
 		mport: "1978", ulogKeep: 4 * gib,
+		promoteLag: 10000, minSlavesTimeout: time.Second, minSlavesMode: "degrade",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,18 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "8") // unless told otherwise: most of what runs in parallel here waits, for clients, leases and delays
-	testscript.Main(m, map[string]func(){"qserver": main, "talk": talk, "httpget": httpGet})
+	testscript.Main(tidy{m}, map[string]func(){"qserver": main, "talk": talk, "httpget": httpGet})
+}
+
+// tidy removes what the tests share when they have run.
+type tidy struct{ m *testing.M }
+
+func (t tidy) Run() int {
+	code := t.m.Run()
+	if builtProgram != "" {
+		os.RemoveAll(filepath.Dir(builtProgram))
+	}
+	return code
 }
 
 // TestScripts runs the scenarios of testdata/script with the real program, each in a folder of its own. Beside

@@ -10,7 +10,8 @@ TIMEOUT = timeout.delete_prefix("timeout=").to_i / 1000.0
 Dalli.logger = Logger.new(IO::NULL)
 
 def connect
-  options = { socket_timeout: TIMEOUT, down_retry_delay: 0, value_max_bytes: 64 << 20 }
+  options = { socket_timeout: TIMEOUT, down_retry_delay: 1, value_max_bytes: 64 << 20 }
+  options[:socket_max_failures] = 1 if TIMEOUT < 1 # else Dalli 3 asks again and again, and never tells that its time was over
   options[:compress] = OPTIONS.include?("compress")
   options[:namespace] = "app" if OPTIONS.include?("namespace")
   options[:raw] = true if OPTIONS.include?("raw")
