@@ -2,6 +2,7 @@ package memcache
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"runtime"
@@ -25,6 +26,9 @@ func (s *Server) parks(nc net.Conn) bool {
 	s.loopsOnce.Do(func() {
 		loops, err := eventloop.New(runtime.GOMAXPROCS(0))
 		if err != nil {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				s.log().Warn("no event loops: each connection has a goroutine", "error", err)
+			}
 			return
 		}
 		s.loops = loops
@@ -63,7 +67,13 @@ func (s *Server) endIdle() {
 		s.mu.Lock()
 		now := time.Now().UnixNano()
 		for c := range s.conns {
-			if seen := c.seen.Load(); seen != 0 && now-seen >= int64(s.IdleTimeout) && c.sock.Claim() {
+			seen := c.seen.Load()
+			if seen == 0 || now-seen < int64(s.IdleTimeout) || !c.sock.Claim() {
+				continue
+			}
+			if c.seen.Load() != seen { // it has done something in the meantime
+				s.loops.Requeue(c.sock)
+			} else {
 				c.deadline = time.Unix(0, seen).Add(s.IdleTimeout)
 				c.later = func() { c.inputEnded(os.ErrDeadlineExceeded) }
 				go c.resume()
@@ -128,6 +138,7 @@ func (c *conn) resume() {
 	c.guarded(func() (parked bool) {
 		c.standby(false)
 		switch p, f := c.parkedGet, c.later; {
+		case c.ending != goOn: // after a panic
 		case p != nil:
 			c.parkedGet = nil
 			c.waitOn(p)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +99,37 @@ func TestEndOfParkedConnections(t *testing.T) {
 			t.Errorf("gently %t: got %+v, want it ready", gently, got)
 		}
 	}
+}
+
+// A panic on an event loop closes its connection, gives back what that held, and harms no other.
+func TestPanicOnALoop(t *testing.T) {
+	log := &panicking{}
+	s := start(t, tcp, func(s *memcache.Server, _ *storage.Options) { s.Log = slog.New(log) })
+	a, b := s.dial(), s.dial()
+	a.do("set q 0 0 1\r\nx\r\n", "STORED\r\n")
+	a.do("get q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n")
+	b.wantOpen()
+	log.at.Store("unknown queue option")
+	a.send("get q/nosuch=1\r\n")
+	a.wantEnd()
+	log.at.Store("")
+	b.do("get q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n")
+	if got := s.Stats().Panics; got != 1 {
+		t.Errorf("got %d panics, want 1", got)
+	}
+}
+
+// panicking is a log that panics at one message.
+type panicking struct{ at atomic.Value }
+
+func (p *panicking) Enabled(context.Context, slog.Level) bool { return true }
+func (p *panicking) WithAttrs([]slog.Attr) slog.Handler       { return p }
+func (p *panicking) WithGroup(string) slog.Handler            { return p }
+func (p *panicking) Handle(_ context.Context, r slog.Record) error {
+	if at, _ := p.at.Load().(string); at == r.Message {
+		panic("angry")
+	}
+	return nil
 }
 
 // eventually waits until ok holds.
