@@ -119,7 +119,7 @@ func TestSections(t *testing.T) {
 // TestInstalled has each peer that is installed keep a few messages, so that its flags and its client are right.
 func TestInstalled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts servers")
+		t.Skip("it starts a server of each kind: run it without -short")
 	}
 	for _, word := range []string{"memcached", "memcached/each", "beanstalkd/each", "beanstalkd/50ms", "redis/always", "redis/everysec", "jetstream/default"} {
 		t.Run(word, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestInstalled(t *testing.T) {
 				ops = "take,meta"
 			}
 			if _, err := exec.LookPath(program[kind]); err != nil {
-				t.Skip(err)
+				t.Skipf("%s is not installed (bench/README.md names the packages): %v", kind, err)
 			}
 			var out bytes.Buffer
 			args := []string{"scale", "-servers", word, "-connections", "2", "-turns", "1", "-seconds", "0.04", "-warmup", "0.01", "-ops", ops, "-dir", t.TempDir(), "-idle-check", "0"}

@@ -121,7 +121,7 @@ func (f *fakeQueue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestWatchedScenarios(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("memory figures need /proc")
+		t.Skip("memory is read from /proc, which only Linux has")
 	}
 	for _, tt := range []struct {
 		args []string

@@ -93,7 +93,7 @@ func TestLoginClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(command[0]); err != nil {
-				t.Skip(command[0] + " is not installed")
+				t.Skip(command[0] + " is not installed: scripts/test clients installs it")
 			}
 			cmd := exec.Command(command[0], command[1:]...)
 			cmd.Stdin = strings.NewReader("set x 0 0 10\r\nann secret\r\nget nothing\r\nquit\r\n")

@@ -118,7 +118,7 @@ func need(t *testing.T, what, flag, check string, programs ...string) string {
 			return program
 		}
 	}
-	t.Skipf("%s is not installed", what)
+	t.Skipf("%s is not installed: scripts/test clients installs it", what)
 	return ""
 }
 

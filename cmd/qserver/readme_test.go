@@ -117,7 +117,7 @@ func runConsole(t *testing.T, text string, ports []string, run func(t *testing.T
 	t.Helper()
 	for _, tool := range []string{"nc", "curl", "bash"} {
 		if _, err := exec.LookPath(tool); err != nil && strings.Contains(text, tool) {
-			t.Skipf("%s is not installed", tool)
+			t.Skipf("%s is not installed: scripts/test clients installs it", tool)
 		}
 	}
 	for part := range strings.SplitSeq("\n"+text, "\n$ ") {

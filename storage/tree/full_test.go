@@ -17,10 +17,10 @@ func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
-		t.Skip("mounting a small file system takes root on Linux")
+		t.Skip("a full disk is a small file system, which is mounted by root on Linux only: run the test so")
 	}
 	if err := mountSmall(dir); err != nil {
-		t.Skipf("mount: %v", err)
+		t.Skipf("a small file system can't be mounted here (in a container: --cap-add SYS_ADMIN): %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unmountSmall(dir); err != nil {
