@@ -301,7 +301,7 @@ func FuzzBinary(f *testing.F) {
 		}
 		before := s.Stats().Panics
 		quit := binaryRequest(0x17, nil, "", "", 0, 0)
-		exchange(t, s, []byte("\x80"+string(data)+quit), int(piece)+1)
+		feedTo(t, s, []byte("\x80"+string(data)+quit), int(piece)+1)
 		var stream []byte
 		noops := 0
 		for rest := data; len(rest) > 2; noops++ {

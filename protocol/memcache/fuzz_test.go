@@ -32,14 +32,12 @@ func fuzzServer(f *testing.F) *server {
 	return &server{Server: srv, store: store, kind: pipes, pipes: ln, ln: ln}
 }
 
-// exchange sends a stream in pieces of the given size, closes, and returns all that came back. It fails if the server doesn't end
-// the connection soon.
-func exchange(t *testing.T, s *server, stream []byte, piece int) string {
+// send dials, sends a stream in pieces of the given size and gathers what comes back. It fails if the server neither reads nor closes.
+func send(t *testing.T, s *server, stream []byte, piece int) (net.Conn, <-chan string) {
 	nc, err := s.pipes.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(patience))
 	received := make(chan string, 1)
 	go func() {
@@ -57,19 +55,21 @@ func exchange(t *testing.T, s *server, stream []byte, piece int) string {
 		}
 		stream = stream[n:]
 	}
-	return finish(t, nc, received)
+	return nc, received
 }
 
-// finish ends a connection with quit, which comes after everything before it.
-func finish(t *testing.T, nc net.Conn, received <-chan string) string {
-	nc.Write([]byte("\r\nquit\r\n"))
-	select {
-	case got := <-received:
-		return got
-	case <-time.After(100 * time.Millisecond): // the quit is part of a body that doesn't end
-		nc.Close()
-		return <-received
-	}
+// feedTo sends a stream that may end inside a command or a body, and hangs up.
+func feedTo(t *testing.T, s *server, stream []byte, piece int) {
+	nc, received := send(t, s, stream, piece)
+	nc.Close()
+	<-received
+}
+
+// exchange sends a stream of whole commands, the last of which ends the connection, and returns all that came back.
+func exchange(t *testing.T, s *server, stream []byte, piece int) string {
+	nc, received := send(t, s, stream, piece)
+	defer nc.Close()
+	return <-received // the deadline ends it
 }
 
 // FuzzStream plays arbitrary bytes to a connection: no panic, no hang. Then it reads the same bytes as a script of commands, each
@@ -88,10 +88,10 @@ func FuzzStream(f *testing.F) {
 		}
 		before := s.Stats().Panics
 		if wait := regexp.MustCompile(`(?i)/t=`); !wait.Match(data) {
-			exchange(t, s, data, int(piece)+1)
+			feedTo(t, s, data, int(piece)+1)
 		}
 		stream, replies := script(data)
-		got := exchange(t, s, stream, int(piece)+1)
+		got := exchange(t, s, append(stream, "\r\nquit\r\n"...), int(piece)+1)
 		if form := regexp.MustCompile("(?s)^(?:" + replies + ")ERROR\r\n$"); !form.MatchString(got) {
 			t.Fatalf("sent %q\ngot  %q\nwant %s", stream, got, replies)
 		}

@@ -44,7 +44,7 @@ func FuzzMeta(f *testing.F) {
 		}
 		before := s.Stats().Panics
 		stream, replies := metaScript(data)
-		got := exchange(t, s, stream, int(piece)+1)
+		got := exchange(t, s, append(stream, "\r\nquit\r\n"...), int(piece)+1)
 		if form := regexp.MustCompile("(?s)^(?:" + replies + ")ERROR\r\n$"); !form.MatchString(got) {
 			t.Fatalf("sent %q\ngot  %q\nwant %s", stream, got, replies)
 		}
