@@ -133,7 +133,7 @@ func (m *abMix) found(side int, s *abSide, before time.Duration, requests int64,
 
 // run does n operations at even distances, each with the other server than the last.
 func (w *abWorker) run(ctx context.Context, first time.Time, distance time.Duration, n int64, operations *[2]atomic.Int64) error {
-	ticks, err := newPacer(max(time.Until(first), 1), distance)
+	ticks, err := newPacer(first, distance)
 	if err != nil {
 		return err
 	}

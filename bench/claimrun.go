@@ -53,12 +53,12 @@ func (c *claim) run(ctx context.Context) error {
 		return err
 	}
 	mine := make([]worked, c.workers)
+	start := newSharedLatencies()
 	var working sync.WaitGroup
 	c.feed.schedule(c.wanted, c.e.warm()+c.job, c.e.window())
 	for i := range c.workers {
-		mine[i].start = newLatencies()
 		working.Go(func() {
-			if err := c.work(cs[claimProducers+i], msg, &mine[i]); err != nil {
+			if err := c.work(cs[claimProducers+i], msg, start, &mine[i]); err != nil {
 				fail(err)
 			}
 		})
@@ -79,13 +79,13 @@ func (c *claim) run(ctx context.Context) error {
 	if err := c.feed.lanes[0].drainAny(c.feed.seen); err != nil {
 		return err
 	}
+	c.start = start.all
 	c.sum(mine)
 	return c.feed.seen.complete(c.feed.sent)
 }
 
 // worked is what one worker did of the jobs that count.
 type worked struct {
-	start    *latencies
 	time     time.Duration // in jobs, within the window
 	finished int64         // within the window
 }
@@ -96,7 +96,7 @@ func (c *claim) window() (from, to time.Time) {
 }
 
 // work takes jobs until there are no more.
-func (c *claim) work(conn client.Conn, msg *message, mine *worked) error {
+func (c *claim) work(conn client.Conn, msg *message, start recorder, mine *worked) error {
 	l := newLane(conn, queueKeys, "jobs", 0, msg)
 	if err := l.prepare(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *claim) work(conn client.Conn, msg *message, mine *worked) error {
 		}
 		for _, id := range ids {
 			began := time.Now()
-			c.feed.plan.record(mine.start, id)
+			c.feed.plan.record(start, id)
 			time.Sleep(c.job)
 			ended := time.Now()
 			if d := earlier(ended, to).Sub(later(began, from)); d > 0 {
@@ -240,11 +240,9 @@ func (c *claim) drain(ctx context.Context) {
 const startLimit = time.Second
 
 func (c *claim) sum(all []worked) {
-	c.start = newLatencies()
 	var finished int64
 	var busy time.Duration
 	for _, w := range all {
-		c.start.merge(w.start)
 		finished += w.finished
 		busy += w.time
 	}

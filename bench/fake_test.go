@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,6 +32,26 @@ type fakeMessage struct {
 	Serial             int64
 	Queue, Flags, Body string
 	Acked              bool
+}
+
+// A wrong is what a server may do to a message.
+type wrong func(body []byte) (what []byte, times int)
+
+var wrongs = map[string]wrong{
+	"loses":   func(b []byte) ([]byte, int) { return b, 0 },
+	"doubles": func(b []byte) ([]byte, int) { return b, 2 },
+	"changes": func(b []byte) ([]byte, int) { c := bytes.Clone(b); c[len(c)-1] ^= 1; return c, 1 },
+	"cuts":    func(b []byte) ([]byte, int) { return b[:len(b)-1], 1 },
+}
+
+// with is a fake's deliver that does wrong with message n, the first of which is 0.
+func (w wrong) with(n int64) func(int64, []byte) ([]byte, int) {
+	return func(stored int64, body []byte) ([]byte, int) {
+		if stored != n {
+			return body, 1
+		}
+		return w(body)
+	}
 }
 
 func newFake(deliver func(int64, []byte) ([]byte, int)) *fakeQueue {

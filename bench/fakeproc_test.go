@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,10 +49,15 @@ func fakeCommand(args []string) error {
 	fs.String("sync", "", "")
 	fs.String("memory", "", "")
 	fs.Bool("pprof", false, "")
+	does, at := fs.String("wrong", "", ""), fs.Int64("wrong-with", 0, "")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	f := newFake(nil)
+	var deliver func(int64, []byte) ([]byte, int)
+	if *does != "" {
+		deliver = wrongs[*does].with(*at)
+	}
+	f := newFake(deliver)
 	if err := f.recover(filepath.Join(*data, "journal")); err != nil {
 		return err
 	}
@@ -140,16 +146,57 @@ func TestWatchedScenarios(t *testing.T) {
 	} {
 		t.Run(tt.args[0], func(t *testing.T) {
 			t.Parallel()
-			var out, errs bytes.Buffer
-			args := append(tt.args, "-server", os.Args[0], "-servers", "qserver/never", "-dir", t.TempDir(), "-idle-check", "0")
-			if err := run(t.Context(), args, &out, &errs); err != nil {
+			out, err := benchFake(t, tt.args...)
+			if err != nil {
 				t.Fatal(err)
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("no %q in the report:\n%s", want, out.String())
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in the report:\n%s", want, out)
 				}
 			}
 		})
+	}
+}
+
+// benchFake runs a scenario on fakes of the server's command that it starts.
+func benchFake(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	args = append(slices.Clone(args), "-server", os.Args[0], "-servers", "qserver/never", "-dir", t.TempDir(), "-idle-check", "0")
+	err := run(t.Context(), args, &out, &errs)
+	return out.String(), err
+}
+
+// TestWatchedScenariosCheck shows each scenario that starts its servers one that does wrong with a message.
+func TestWatchedScenariosCheck(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("memory is read from /proc, which only Linux has")
+	}
+	for _, tt := range []struct {
+		name    string
+		message int // that goes wrong
+		args    []string
+	}{
+		{"queues", 40, []string{"queues", "-n", "60", "-connections", "3"}},
+		{"backlog", 600, []string{"backlog", "-n", "1000", "-turns", "1", "-settle", "10ms"}},
+		{"blog's backlog", 150, []string{"blog", "-n", "40", "-turns", "1", "-backlog", "300"}},
+		{"idle", 17, []string{"idle", "-n", "30", "-queues", "7", "-seconds", "0.01", "-warmup", "0"}},
+		{"idle, the last one", 29, []string{"idle", "-n", "30", "-queues", "7", "-seconds", "0.01", "-warmup", "0"}},
+		{"payload", 0, []string{"payload", "-rows", "50", "-turns", "1", "-rest", "1ms"}},
+		{"jobs", 10, []string{"jobs", "-kinds", "io", "-cost", "4", "-delay", "1ms", "-wait", "15ms", "-ramp", "60", "-most", "60", "-seconds", "0.4", "-frame", "200ms", "-warmup", "0.02",
+			"-processes", "1", "-threads", "2"}},
+		{"ab", 30, []string{"ab", "-seconds", "0.3", "-warmup", "0.02", "-turns", "1", "-rate", "800", "-workers", "3", "-queues", "4"}},
+	} {
+		for name := range wrongs {
+			t.Run(tt.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				out, err := benchFake(t, append(tt.args, "-server-flags", fmt.Sprintf("-wrong %s -wrong-with %d", name, tt.message))...)
+				if err == nil {
+					t.Errorf("no error; report:\n%s", out)
+				}
+				t.Log(err)
+			})
+		}
 	}
 }

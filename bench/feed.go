@@ -45,7 +45,7 @@ func (f *feed) schedule(perSecond rate, warm, window time.Duration) {
 func (f *feed) run(ctx context.Context) error {
 	return together(len(f.lanes), func(i int) error {
 		l := f.lanes[i]
-		ticks, err := newPacer(max(time.Until(f.plan.time(l.id(0))), 1), f.plan.distance*time.Duration(len(f.lanes)))
+		ticks, err := newPacer(f.plan.time(l.id(0)), f.plan.distance*time.Duration(len(f.lanes)))
 		if err != nil {
 			return err
 		}

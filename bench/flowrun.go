@@ -183,7 +183,7 @@ type schedule struct {
 func (s schedule) time(id int64) time.Time { return s.start.Add(time.Duration(id) * s.distance) }
 
 // record adds how late it is for a message, unless it belongs to the warm-up.
-func (s schedule) record(l *latencies, id int64) {
+func (s schedule) record(l recorder, id int64) {
 	if id >= s.measured {
 		l.add(time.Since(s.time(id)))
 	}
@@ -227,26 +227,23 @@ func (f *flow) open(ctx context.Context, wanted rate, p *paced) error {
 		distance: time.Duration(float64(time.Second) / float64(wanted)),
 		measured: int64(f.e.warm().Seconds() * float64(wanted)),
 	}
-	through, set := make([]*latencies, f.consumers), make([]*latencies, f.producers)
+	through, set := newSharedLatencies(), newSharedLatencies()
 	slowest := make(timeline, int((f.e.warm()+f.e.window())/tenth)+1)
 	var producing sync.WaitGroup
 	producing.Add(f.producers)
 	var last atomic.Int64 // when the last message arrived, in nanoseconds from plan.start
 	err = together(f.producers+f.consumers, func(i int) (err error) {
 		if i < f.producers {
-			set[i] = newLatencies()
-			err = f.pace(cs[i], i, each, plan, set[i])
+			err = f.pace(cs[i], i, each, plan, set)
 			producing.Done()
 			if i == 0 {
 				producing.Wait()
 				f.ended.Store(true)
 			}
 		} else {
-			latency := newLatencies()
-			through[i-f.producers] = latency
 			err = f.consume(ctx, cs[i], i-f.producers, new(tally), func(id int64) {
 				slowest.add(plan, id)
-				plan.record(latency, id)
+				plan.record(through, id)
 				last.Store(int64(time.Since(plan.start)))
 			})
 		}
@@ -267,12 +264,12 @@ func (f *flow) open(ctx context.Context, wanted rate, p *paced) error {
 }
 
 // pace stores n messages, each at its time or at once if that is over.
-func (f *flow) pace(c client.Conn, i int, n int64, plan schedule, latency *latencies) error {
+func (f *flow) pace(c client.Conn, i int, n int64, plan schedule, latency recorder) error {
 	l, err := f.lane(c, i)
 	if err != nil {
 		return err
 	}
-	ticks, err := newPacer(max(time.Until(plan.time(l.id(0))), 1), plan.distance*time.Duration(f.producers))
+	ticks, err := newPacer(plan.time(l.id(0)), plan.distance*time.Duration(f.producers))
 	if err != nil {
 		return err
 	}
@@ -293,15 +290,11 @@ func (f *flow) pace(c client.Conn, i int, n int64, plan schedule, latency *laten
 	return nil
 }
 
-func (p *paced) add(wanted, got rate, through, set []*latencies) {
+func (p *paced) add(wanted, got rate, through, set *sharedLatencies) {
 	p.wanted, p.got = append(p.wanted, wanted), append(p.got, got)
 	if p.through == nil {
 		p.through, p.set = newLatencies(), newLatencies()
 	}
-	for _, l := range through {
-		p.through.merge(l)
-	}
-	for _, l := range set {
-		p.set.merge(l)
-	}
+	p.through.merge(through.all)
+	p.set.merge(set.all)
 }

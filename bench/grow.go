@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -14,17 +13,18 @@ func growScenario() scenario {
 		name:    "grow",
 		title:   "what it costs when work grows: backlog, queues, connections, one old unacked message",
 		servers: "qserver/enqueue",
-		seconds: 1,
-		turns:   3,
+		seconds: 0.5,
+		turns:   5,
 		about: `
-For each number on each of -axes: a server started anew gets so many messages of backlog in the queue that is used, or
+For each number on each of -axes a server of its own gets so many messages of backlog in the queue that is used, or
 so many queues with a message each, or so many connections that are used in turn by -workers goroutines (for the other
-axes each has its own), or so many messages stored, taken and acked while one older than all of them stays unacked. Then
-each worker stores a message and gets and deletes one, again and again, so that what grew stays as it is: the rate of
-an operation (workers over its mean time), its p99, the server's RSS, its folder on the disk. A cost that grows shows as
-a rate that falls: aims are 0.85 with 10 M messages behind the head of a queue, of the rate with 10, and 0.7 with
-100,000 queues, of the rate with 1. Every message is received once with its bytes; where the backlog is larger than
--drain it is left undrained, and counted.`,
+axes each has its own), or so many messages stored, taken and acked while one older than all of them stays unacked. When
+all of an axis are filled and have come to rest, they are measured in -turns turns, the smallest number first, one beside
+the other: each worker stores a message and gets and deletes one, again and again, so that what grew stays as it is. The
+rate of an operation is the workers over its mean time; then its p99, the server's RSS, its folder on the disk. A cost
+that grows shows as a rate that falls; ratios are of the first number's, turn by turn. Aims: get with 10 M messages
+behind the head of a queue 0.85 of that with 10, and get+delete with 100,000 queues 0.7 of that with 1. Every message is
+received once with its bytes; where the backlog is larger than -drain it is left undrained, and counted.`,
 		prepare: func(fs *flag.FlagSet) func(context.Context, *env, *report) error {
 			var o growOptions
 			axes := fs.String("axes", "backlog,queues,connections,held", "what grows")
@@ -65,8 +65,8 @@ const (
 // growAims are the least that a rate at so many of an axis should be of that at its smallest number.
 var growAims = map[string]struct {
 	at    int
-	least aim
-}{growBacklog: {10_000_000, 0.85}, growQueues: {100_000, 0.7}}
+	least string
+}{growBacklog: {10_000_000, "get 0.85"}, growQueues: {100_000, "get+delete 0.7"}}
 
 type growAxis struct {
 	what    string
@@ -79,12 +79,20 @@ type growOptions struct {
 	drain         int64
 }
 
-// grown is what was found of one server at one number, turn by turn.
+// What is timed.
+const (
+	growSet = iota
+	growGet
+	growTake // get+delete
+	growTimes
+)
+
+// grown is what was found of one server at one number.
 type grown struct {
-	set, take     []rate
-	setAt, takeAt *latencies
-	rss           size // of the last turn
-	disk          size
+	rates [growTimes][]rate     // turn by turn
+	times [growTimes]*latencies // of all turns
+	rss   size                  // after the last turn
+	disk  size
 }
 
 func runGrow(ctx context.Context, e *env, r *report, o growOptions) error {
@@ -101,24 +109,77 @@ func runGrow(ctx context.Context, e *env, r *report, o growOptions) error {
 	}
 	for _, axis := range o.axes {
 		if axis.what == growConnections {
-			if err := raiseFileLimit(slices.Max(axis.numbers) + 200); err != nil {
+			needed := 200
+			for _, n := range axis.numbers {
+				needed += n + 20
+			}
+			if err := raiseFileLimit(needed); err != nil {
 				return err
 			}
 		}
 		found := make([][]grown, len(axis.numbers)) // by number, by contestant
-		for at, n := range axis.numbers {
+		for at := range found {
 			found[at] = make([]grown, len(all))
-			err := e.inTurns(ctx, all, fmt.Sprintf("%s %s", axis.what, count(n)), func(s *server, which, _ int) error {
-				g := &growing{growOptions: o, e: e, server: s, msg: msg, what: axis.what, at: n}
-				return g.run(ctx, &found[at][which])
-			})
-			if err != nil {
-				return err
+		}
+		for which, c := range all {
+			var group []*growing
+			for at, n := range axis.numbers {
+				g := &growing{growOptions: o, e: e, msg: msg, what: axis.what, at: n, found: &found[at][which]}
+				group = append(group, g)
+				if c.word == "" && at < len(axis.numbers)-1 {
+					continue
+				}
+				// One that is running already is there only once.
+				if err := axis.run(ctx, e, r, c, group); err != nil {
+					return fmt.Errorf("%s, %s: %w", c.name, axis.what, err)
+				}
+				group = nil
 			}
 		}
 		axis.report(r, all, found)
 	}
 	r.noteServers(e, all)
+	return nil
+}
+
+// run measures one contestant at some numbers of an axis: a server for each, all of which are there at once.
+func (a growAxis) run(ctx context.Context, e *env, r *report, c contestant, all []*growing) (err error) {
+	defer func() {
+		for _, g := range all {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	what := a.what + ", " + c.name
+	e.step(what, int64((1+e.turns)*len(all)))
+	done := int64(0)
+	step := func() { done++; e.bar.set(done) }
+	for _, g := range all {
+		e.bar.name(fmt.Sprintf("%s: fill %s", what, count(g.at)))
+		if g.server, err = c.start(ctx, e); err != nil {
+			return err
+		}
+		if err := g.open(ctx); err != nil {
+			return fmt.Errorf("%s: %w", count(g.at), err)
+		}
+		step()
+	}
+	if !atRest(ctx, all) {
+		r.note("%s, %s: a server was still at work %s after it had been filled", c.name, a.what, restLimit)
+	}
+	for range e.turns {
+		for _, g := range all {
+			e.bar.name(fmt.Sprintf("%s: %s", what, count(g.at)))
+			if err := g.measure(ctx); err != nil {
+				return fmt.Errorf("%s: %w", count(g.at), err)
+			}
+			step()
+		}
+	}
+	for _, g := range all {
+		if err := errors.Join(g.look(), g.check()); err != nil {
+			return fmt.Errorf("%s: %w", count(g.at), err)
+		}
+	}
 	return nil
 }
 
@@ -131,7 +192,8 @@ func (a growAxis) report(r *report, all []contestant, found [][]grown) {
 		growHeld:        "messages that passed one that is held",
 	}
 	title := titles[a.what]
-	t := r.table(title, "server", a.what, "set a second", "set p99", "get+delete a second", "get+delete p99", "of the first", "aim", "RSS", "on disk")
+	t := r.table(title, "server", a.what, "set a second", "set p99", "get a second", "get p99", "get+delete a second",
+		"set, of the first", "get, of the first", "get+delete, of the first", "aim", "RSS", "on disk")
 	rates := r.plot(title+": rates", title, "a second", true, false)
 	memory := r.plot(title+": memory", title, "MiB", true, false)
 	for i, c := range all {
@@ -141,9 +203,12 @@ func (a growAxis) report(r *report, all []contestant, found [][]grown) {
 			if a, ok := growAims[a.what]; ok && n == a.at && ours(c) {
 				least = a.least
 			}
-			set, take := spreadOf(f.set), spreadOf(f.take)
-			t.row(c.name, count(n), set, span(f.setAt.h.ValueAtPercentile(99)), take, span(f.takeAt.h.ValueAtPercentile(99)),
-				spreadOf(ratios(f.take, found[0][i].take)), least, f.rss, f.disk)
+			set, get, take := spreadOf(f.rates[growSet]), spreadOf(f.rates[growGet]), spreadOf(f.rates[growTake])
+			row := []any{c.name, count(n), set, span(f.times[growSet].h.ValueAtPercentile(99)), get, span(f.times[growGet].h.ValueAtPercentile(99)), take}
+			for what, first := range found[0][i].rates {
+				row = append(row, spreadOf(ratios(f.rates[what], first)))
+			}
+			t.row(append(row, least, f.rss, f.disk)...)
 			rates.point(c.name+", set", float64(n), float64(set.Median))
 			rates.point(c.name+", get+delete", float64(n), float64(take.Median))
 			memory.point(c.name, float64(n), float64(f.rss)/(1<<20))

@@ -18,7 +18,11 @@ type growing struct {
 	msg    *message
 	what   string
 	at     int // the number
+	found  *grown
 
+	cs     conns
+	filler *lane
+	base   int64     // messages that the server counted at first
 	lanes  [][]*lane // by worker: those that it uses in turn
 	seen   *ledger   // of all messages
 	sent   []int64   // by sender: the workers, and the one that filled
@@ -28,27 +32,26 @@ type growing struct {
 	held   int64     // messages that are kept from the others
 }
 
-func (g *growing) run(ctx context.Context, found *grown) error {
+// open connects, and does what the axis says before anything is measured.
+func (g *growing) open(ctx context.Context) error {
 	connections := g.workers
 	if g.what == growConnections {
 		connections = g.at
 		g.workers = min(g.workers, connections)
 	}
-	cs, err := g.server.dial(ctx, connections+1)
-	if err != nil {
+	var err error
+	if g.cs, err = g.server.dial(ctx, connections+1); err != nil {
 		return err
 	}
-	defer cs.close()
-	for _, c := range cs { // a server may close those that say nothing while the backlog is filled
+	for _, c := range g.cs { // a server may close those that say nothing while the backlog is filled
 		if s, ok := c.(client.Streamer); ok {
 			if _, err := s.Version(); err != nil {
 				return err
 			}
 		}
 	}
-	filler := cs[connections]
-	base, err := filler.Count()
-	if err != nil {
+	filler := g.cs[connections]
+	if g.base, err = filler.Count(); err != nil {
 		return err
 	}
 	g.queues = 1
@@ -59,26 +62,28 @@ func (g *growing) run(ctx context.Context, found *grown) error {
 	g.sent, g.next = make([]int64, g.workers+1), make([]int64, g.workers)
 	g.lanes = make([][]*lane, g.workers)
 	for i := range connections {
-		l, err := g.lane(cs[i], i%g.workers)
+		l, err := g.lane(g.cs[i], i%g.workers)
 		if err != nil {
 			return err
 		}
 		g.lanes[i%g.workers] = append(g.lanes[i%g.workers], l)
 	}
-	fill, err := g.lane(filler, g.workers)
-	if err != nil {
+	if g.filler, err = g.lane(filler, g.workers); err != nil {
 		return err
 	}
-	if err := g.fill(fill); err != nil {
+	if err := g.fill(g.filler); err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
-	if err := g.measure(ctx, found); err != nil {
-		return err
+	return nil
+}
+
+// close ends the connections and the server.
+func (g *growing) close() error {
+	g.cs.close()
+	if g.server == nil {
+		return nil
 	}
-	if err := g.look(found); err != nil {
-		return err
-	}
-	return g.check(fill, base)
+	return g.server.stop()
 }
 
 // lane makes the way of a sender: a worker's, or, as the last, of the one that fills.
@@ -144,14 +149,19 @@ func (g *growing) hold(l *lane) (bool, error) {
 
 // measure has each worker store a message and then get and delete one, again and again: so what grew stays as it is. The
 // rate of an operation is that of connections that do nothing else: their number over the mean time of one.
-func (g *growing) measure(ctx context.Context, found *grown) error {
-	if found.setAt == nil {
-		found.setAt, found.takeAt = newLatencies(), newLatencies()
+func (g *growing) measure(ctx context.Context) error {
+	var times [growTimes][]*latencies // by worker
+	for what := range times {
+		if g.found.times[what] == nil {
+			g.found.times[what] = newLatencies()
+		}
+		times[what] = make([]*latencies, g.workers)
+		for i := range times[what] {
+			times[what][i] = newLatencies()
+		}
 	}
-	set, take := make([]*latencies, g.workers), make([]*latencies, g.workers)
 	warm := time.Now().Add(g.e.warm())
 	_, err := closedLoop(ctx, g.workers, g.e.warm(), g.e.window(), func(i int, done *tally, stop *atomic.Bool) error {
-		set[i], take[i] = newLatencies(), newLatencies()
 		for !stop.Load() {
 			l, queue := g.turn(i)
 			began := time.Now()
@@ -160,13 +170,14 @@ func (g *growing) measure(ctx context.Context, found *grown) error {
 			}
 			g.sent[i]++
 			stored := time.Now()
-			took, err := g.takeFrom(l, queue)
+			got, took, err := g.takeFrom(l, queue)
 			if err != nil {
 				return err
 			}
 			if took && began.After(warm) {
-				set[i].add(stored.Sub(began))
-				take[i].add(time.Since(stored))
+				times[growSet][i].add(stored.Sub(began))
+				times[growGet][i].add(got.Sub(stored))
+				times[growTake][i].add(time.Since(stored))
 				done.n.Add(1)
 			}
 		}
@@ -175,24 +186,18 @@ func (g *growing) measure(ctx context.Context, found *grown) error {
 	if err != nil {
 		return err
 	}
-	perSecond := func(each []*latencies, all *latencies) (rate, error) {
+	for what, each := range times {
 		turn := newLatencies()
 		for _, l := range each {
 			turn.merge(l)
 		}
-		all.merge(turn)
 		if turn.h.TotalCount() == 0 {
-			return 0, errors.New("nothing was done within the window")
+			return errors.New("nothing was done within the window")
 		}
-		return rate(float64(g.workers) * float64(time.Second) / turn.h.Mean()), nil
+		g.found.times[what].merge(turn)
+		g.found.rates[what] = append(g.found.rates[what], rate(float64(g.workers)*float64(time.Second)/turn.h.Mean()))
 	}
-	sets, err := perSecond(set, found.setAt)
-	if err != nil {
-		return err
-	}
-	takes, err := perSecond(take, found.takeAt)
-	found.set, found.take = append(found.set, sets), append(found.take, takes)
-	return err
+	return nil
 }
 
 // turn is the lane and the queue of a worker's next operation.
@@ -207,20 +212,22 @@ func (g *growing) queue(i int, n int64) int64 {
 	return (n*int64(g.workers) + int64(i)) % int64(g.queues)
 }
 
-func (g *growing) takeFrom(l *lane, queue int64) (bool, error) {
+// takeFrom gets and deletes a message, if there is one. got is when it had been got.
+func (g *growing) takeFrom(l *lane, queue int64) (got time.Time, took bool, err error) {
 	key := l.keys.at(queue)
 	body, flags, found, err := l.c.Get(key)
+	got = time.Now()
 	if err != nil || !found {
-		return false, err
+		return got, false, err
 	}
 	if err := l.receive(g.seen, body, flags); err != nil {
-		return false, err
+		return got, false, err
 	}
-	return true, deleted(l.c.Delete(key))
+	return got, true, deleted(l.c.Delete(key))
 }
 
 // look reads the server's memory and disk.
-func (g *growing) look(found *grown) error {
+func (g *growing) look() error {
 	if g.server.proc == nil {
 		return nil
 	}
@@ -228,21 +235,21 @@ func (g *growing) look(found *grown) error {
 	if err != nil {
 		return err
 	}
-	found.rss = m.RSS
+	g.found.rss = m.RSS
 	disk, err := diskUsage(g.server.data)
-	found.disk = disk.total()
+	g.found.disk = disk.total()
 	return err
 }
 
 // check counts what is left, and drains it unless that is too much.
-func (g *growing) check(l *lane, base int64) error {
-	total := int64(0)
+func (g *growing) check() error {
+	l, total := g.filler, int64(0)
 	for _, n := range g.sent {
 		total += n
 	}
 	left := total - g.seen.received()
-	if got, err := awaitItems(l.c, base+left+g.held); err != nil || got != base+left+g.held {
-		return errors.Join(err, fmt.Errorf("the server counts %d messages, %d are there", got-base, left+g.held))
+	if got, err := awaitItems(l.c, g.base+left+g.held); err != nil || got != g.base+left+g.held {
+		return errors.Join(err, fmt.Errorf("the server counts %d messages, %d are there", got-g.base, left+g.held))
 	}
 	if left > g.drain {
 		return nil
@@ -260,7 +267,7 @@ func (g *growing) check(l *lane, base int64) error {
 		for queue := int64(i); queue < int64(g.queues); queue += int64(g.workers) {
 			for found := true; found; {
 				var err error
-				if found, err = g.takeFrom(l, queue); err != nil {
+				if _, found, err = g.takeFrom(l, queue); err != nil {
 					return err
 				}
 			}
@@ -268,4 +275,38 @@ func (g *growing) check(l *lane, base int64) error {
 		return nil
 	})
 	return errors.Join(err, g.seen.complete(g.sent))
+}
+
+const (
+	// restLimit is how long servers may be at work after they were filled.
+	restLimit = time.Minute
+	// restful is the share of a core that a server at rest may use.
+	restful = 0.05
+)
+
+// atRest waits until no server that was started here has anything to do any more, such as writing to its files what it
+// was given; false if that takes too long.
+func atRest(ctx context.Context, all []*growing) bool {
+	const each = 300 * time.Millisecond
+	last := make([]time.Duration, len(all))
+	for began := time.Now(); time.Since(began) < restLimit; {
+		busy := false
+		for i, g := range all {
+			if g.server.proc == nil {
+				continue
+			}
+			now, err := g.server.proc.cpu()
+			busy = busy || err == nil && float64(now-last[i]) > restful*float64(each)
+			last[i] = now
+		}
+		if !busy {
+			return true
+		}
+		select {
+		case <-time.After(each):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
 }

@@ -211,5 +211,12 @@ func (w *idle) serveWaiting(ctx context.Context, cs []net.Conn) error {
 			return err
 		}
 	}
-	return seen.complete([]int64{int64(w.n)})
+	if err := seen.complete([]int64{int64(w.n)}); err != nil {
+		return err
+	}
+	// Each is held by a connection; there are no others.
+	if got, err := store[0].Count(); err != nil || got != int64(w.n) {
+		return errors.Join(err, fmt.Errorf("stats count %d messages, %d are there", got, w.n))
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 func noreplyScenario() scenario {
 	return scenario{
 		name:    "noreply",
-		title:   "a stream of noreply sets on one connection, 2,000,000 unless -n says otherwise",
+		title:   "a stream of noreply sets on one connection, 500,000 unless -n says otherwise",
 		servers: "qserver/never,memcached,memcached/each",
 		seconds: 1,
 		turns:   3,
@@ -22,7 +22,7 @@ Then every message must be there: the count of stats, and each is received (pipe
 its bytes in order. memcached is measured at its best, overwriting one key, and as memcached/each with a key a
 message, when it too has all of them afterwards. (-seconds and -warmup have no meaning here.)`,
 		prepare: func(fs *flag.FlagSet) func(context.Context, *env, *report) error {
-			n := fs.Int64("n", 2_000_000, "messages")
+			n := fs.Int64("n", 500_000, "messages")
 			bytes := fs.Int("size", 200, "bytes of a body")
 			return func(ctx context.Context, e *env, r *report) error { return runNoreply(ctx, e, r, *n, *bytes) }
 		},

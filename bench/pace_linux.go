@@ -8,21 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pacer wakes one goroutine at even distances. The runtime's timers may fire a millisecond late on an idle
-// program, which would be counted as the server's latency; a timerfd is precise to microseconds and costs no spinning.
+// A pacer wakes one goroutine at even distances from a moment on. The runtime's timers may fire a millisecond late on an
+// idle program, which would be counted as the server's latency; a timerfd is precise to microseconds and costs no spinning.
 type pacer struct {
 	file *os.File
 	buf  [8]byte
 }
 
-// newPacer ticks first after `after`, then each period; both are above 0.
-func newPacer(after, period time.Duration) (*pacer, error) {
+// newPacer ticks at first, then each period, which is above 0. What is over already ticks at once: whoever begins late
+// has the more to do, and not all of it later.
+func newPacer(first time.Time, period time.Duration) (*pacer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("timerfd_create", err)
 	}
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(after)), Interval: unix.NsecToTimespec(int64(period))}
-	if err := unix.TimerfdSettime(fd, 0, &spec, nil); err != nil {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("clock_gettime", err)
+	}
+	at := max(now.Nano()+int64(time.Until(first)), 1) // 0 would be no timer
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(at), Interval: unix.NsecToTimespec(int64(period))}
+	if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME, &spec, nil); err != nil {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("timerfd_settime", err)
 	}

@@ -4,15 +4,15 @@ package main
 
 import "time"
 
-// A pacer wakes one goroutine at even distances, by the runtime's timers.
+// A pacer wakes one goroutine at even distances from a moment on, by the runtime's timers.
 type pacer struct {
 	next   time.Time
 	period time.Duration
 }
 
-// newPacer ticks first after `after`, then each period; both are above 0.
-func newPacer(after, period time.Duration) (*pacer, error) {
-	return &pacer{next: time.Now().Add(after), period: period}, nil
+// newPacer ticks at first, then each period, which is above 0. What is over already ticks at once.
+func newPacer(first time.Time, period time.Duration) (*pacer, error) {
+	return &pacer{next: first, period: period}, nil
 }
 
 // wait returns how many ticks have passed since the last call, at least 1.

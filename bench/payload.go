@@ -159,10 +159,17 @@ func (p *payload) run(ctx context.Context, turns int) error {
 		p.before = m.RSS
 		p.s.proc.resetPeak()
 	}
+	base, err := cs[0].Count()
+	if err != nil {
+		return err
+	}
 	p.set, p.get, p.delete = time.Hour, time.Hour, time.Hour
 	for range turns {
 		if err := p.once(cs[0], key); err != nil {
 			return err
+		}
+		if left, err := awaitItems(cs[0], base); err != nil || left != base {
+			return errors.Join(err, fmt.Errorf("the server counts %d messages after the only one was deleted", left-base))
 		}
 	}
 	if p.s.proc == nil {

@@ -70,25 +70,11 @@ func TestScenarios(t *testing.T) {
 
 // TestScenariosCheck shows each scenario a server that does wrong with message 100.
 func TestScenariosCheck(t *testing.T) {
-	wrongs := []struct {
-		name string
-		do   func(body []byte) ([]byte, int)
-	}{
-		{"loses one", func(b []byte) ([]byte, int) { return b, 0 }},
-		{"gives one twice", func(b []byte) ([]byte, int) { return b, 2 }},
-		{"changes a byte", func(b []byte) ([]byte, int) { c := bytes.Clone(b); c[len(c)-1] ^= 1; return c, 1 }},
-		{"cuts one", func(b []byte) ([]byte, int) { return b[:len(b)-1], 1 }},
-	}
 	for scenario, args := range short {
-		for _, wrong := range wrongs {
-			t.Run(scenario+" "+wrong.name, func(t *testing.T) {
+		for name, wrong := range wrongs {
+			t.Run(scenario+" "+name, func(t *testing.T) {
 				t.Parallel()
-				out, err := bench(t, scenario, func(n int64, body []byte) ([]byte, int) {
-					if n != 100 {
-						return body, 1
-					}
-					return wrong.do(body)
-				}, args...)
+				out, err := bench(t, scenario, wrong.with(100), args...)
 				if err == nil {
 					t.Errorf("no error; report:\n%s", out)
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -127,6 +128,24 @@ func newLatencies() *latencies {
 // add counts d; what is out of range is counted as the nearest that is within.
 func (l *latencies) add(d time.Duration) {
 	l.h.RecordValue(min(max(int64(d), minLatency), maxLatency)) // cannot fail within its range
+}
+
+// A recorder counts lengths of time.
+type recorder interface{ add(time.Duration) }
+
+// sharedLatencies is a histogram for many goroutines at once. One takes 150 kB: a thousand workers with one each would
+// keep the cores busy with making them.
+type sharedLatencies struct {
+	mu  sync.Mutex
+	all *latencies // to be read when no one adds any more
+}
+
+func newSharedLatencies() *sharedLatencies { return &sharedLatencies{all: newLatencies()} }
+
+func (s *sharedLatencies) add(d time.Duration) {
+	s.mu.Lock()
+	s.all.add(d)
+	s.mu.Unlock()
 }
 
 func (l *latencies) merge(other *latencies) { l.h.Merge(other.h) }
