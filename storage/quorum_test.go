@@ -66,6 +66,9 @@ func TestMinSlaves(t *testing.T) {
 		if refuse != errors.Is(err, ErrUnknownOutcome) || !refuse && err != nil {
 			t.Errorf("refuse %v: in vain: %v", refuse, err)
 		}
+		if err := c.CommitRound(); refuse != errors.Is(err, ErrUnknownOutcome) || !refuse && err != nil {
+			t.Errorf("refuse %v: asked again what became of it: %v", refuse, err)
+		}
 		alone("behind one that waited in vain")
 		lost := s.quorum.from
 		s.Shared(lost-1, 2)

@@ -54,14 +54,17 @@ func (c *Session) Commit() error {
 	return c.share()
 }
 
-// share waits for slaves, where there is something to wait for.
+// share waits for slaves, where there is something to wait for. After an error it finds the same one again, as long as the slaves
+// don't have it: who answers need not be who waited.
 func (c *Session) share() error {
-	lsn := c.rec.share
-	c.rec.share = 0
-	if lsn == 0 {
+	if c.rec.share == 0 {
 		return nil
 	}
-	return c.s.share(lsn)
+	if err := c.s.share(c.rec.share); err != nil {
+		return err
+	}
+	c.rec.share = 0
+	return nil
 }
 
 // CommitRound is Commit for one who has staged the records of many sessions before: it does not let others run first.
