@@ -248,6 +248,9 @@ func (r *recovery) install(current, spare *segment) error {
 	l.end, l.limit, l.state = l.tail, current.size, current.state
 	l.synced.Store(r.walk.pos.LSN)
 	delete(l.seeds, current.sequence)
+	if spare != nil {
+		l.seeds[spare.sequence] = spare.header.seed // it has its file already
+	}
 	return r.closeOthers()
 }
 
