@@ -69,6 +69,10 @@ type conn struct {
 	parkedGet *parkedWait  // the get that waits
 	seen      atomic.Int64 // when it was parked, Unix nanoseconds; kept only with an idle timeout
 
+	seated  bool // has one of srv.seats
+	vain    uint // how often it had one for nothing, or wanted it since
+	company uint // commands in a row at which others were at work
+
 	listed bool       // in srv.stalls, or thrown out of it
 	stall  stallEntry // guarded by srv.stalls.mu
 }
@@ -261,6 +265,7 @@ func (c *conn) standby(waiting bool) {
 		}
 		return
 	}
+	c.leaveSeat()
 	c.srv.busy.Add(-1)
 	if c.out.empty() {
 		c.out.release()
@@ -284,6 +289,7 @@ func (c *conn) sniff() bool {
 
 // close ends the session first, so that what it held is back before the peer can know of the end.
 func (c *conn) close() {
+	c.leaveSeat()
 	c.session.Close()
 	c.releaseBody()
 	c.publish()

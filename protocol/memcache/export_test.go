@@ -54,6 +54,9 @@ func ReparseDetached(raw []byte) (name, tag, dedup, whole string) {
 
 var NumericVersion = numericVersion
 
+// Seats is how many seats are taken.
+func (s *Server) Seats() int { return int(s.seats.Load()) }
+
 const (
 	MaxLine    = maxLine
 	MaxGetLine = maxGetLine

@@ -110,7 +110,7 @@ func (c *conn) park() (parked bool) {
 			return false
 		}
 	}
-	if !c.settle() {
+	if !c.settle() || c.seated && c.stay() {
 		return false
 	}
 	c.standby(true)
@@ -136,6 +136,9 @@ func (c *conn) release() {
 // resume serves a connection that was parked, or that an event loop can't serve further, until it is parked again or ends.
 func (c *conn) resume() {
 	c.guarded(func() (parked bool) {
+		if c.seated {
+			runtime.LockOSThread() // the system keeps a thread that only one peer wakes close to it
+		}
 		c.standby(false)
 		switch p, f := c.parkedGet, c.later; {
 		case c.ending != goOn: // after a panic
@@ -199,6 +202,9 @@ func (c *conn) Settle() (again bool) {
 	}
 	switch {
 	case c.ending != goOn, c.later != nil, len(c.in.buffered()) > 0:
+		go c.resume()
+		return false
+	case c.takesSeat():
 		go c.resume()
 		return false
 	case c.session.AwaitsSync():

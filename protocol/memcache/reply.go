@@ -285,7 +285,11 @@ func (c *conn) settle() bool {
 // is unknown.
 func (c *conn) commit() bool {
 	c.staged = 0
-	if err := c.session.Commit(); err != nil {
+	commit := c.session.Commit
+	if c.seated { // nobody else is busy
+		commit = c.session.CommitRound
+	}
+	if err := commit(); err != nil {
 		c.lost(err)
 		return false
 	}

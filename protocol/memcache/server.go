@@ -69,6 +69,7 @@ type Server struct {
 	done      chan struct{}
 	open      atomic.Int64 // connections
 	busy      atomic.Int64 // connections that are not parked
+	seats     atomic.Int64 // taken; see seat.go
 	rejecting atomic.Int64
 
 	totals        counters64

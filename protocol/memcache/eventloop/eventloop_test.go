@@ -255,3 +255,40 @@ func TestTakeNeedsADescriptor(t *testing.T) {
 		t.Error("a pipe was taken")
 	}
 }
+
+// A muted socket wakes nobody until its owner waits or parks it; then what came meanwhile is there.
+func TestMute(t *testing.T) {
+	dial := listen(t)
+	nc, e := dial()
+	claim := func() {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !e.sock.Claim(); {
+			if time.Now().After(deadline) {
+				t.Fatal("never parked")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	one := make([]byte, 1)
+	for _, wait := range []bool{true, false, true} {
+		claim()
+		e.sock.Mute()
+		nc.Write([]byte("x"))
+		if wait {
+			if _, err := io.ReadFull(e.sock, one); err != nil || one[0] != 'x' {
+				t.Fatalf("got %q, %v", one, err)
+			}
+			if n, err := e.sock.TryRead(one); err != eventloop.ErrAgain {
+				t.Fatalf("got %d, %v; want nothing more", n, err)
+			}
+			e.sock.Write(one)
+		}
+		if !e.sock.Park() {
+			go e.leave()
+		}
+		nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadFull(nc, one); err != nil || one[0] != 'x' {
+			t.Fatalf("got %q, %v", one, err)
+		}
+	}
+}

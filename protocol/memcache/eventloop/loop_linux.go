@@ -21,7 +21,6 @@ type Group struct {
 	loops []*loop
 	next  atomic.Uint32 // the loop of the next socket, modulo their number
 	awake atomic.Int32  // loops that are not blocked
-	spare int32         // so many loops may poll: then a core is left for the peers
 	ended sync.WaitGroup
 }
 
@@ -46,7 +45,6 @@ type loop struct {
 	settle  []*Socket
 	buf     []byte
 	got     int                // of the last poll
-	vain    uint               // rounds of polling since one brought something
 	last    *Socket            // the only one that was ready in the last lone rounds
 	lone    int                // how many of these there were, one after another
 	onReady func(uintptr) bool // polls; made once
@@ -54,7 +52,7 @@ type loop struct {
 
 // New starts so many loops.
 func New(loops int) (*Group, error) {
-	g := &Group{spare: int32(max(1, runtime.GOMAXPROCS(0)-1))}
+	g := &Group{}
 	for range loops {
 		l, err := newLoop(g)
 		if err != nil {
@@ -121,8 +119,7 @@ func (g *Group) Take(nc net.Conn, h Handler) (s *Socket, ok bool) {
 	l.mu.Lock()
 	l.sockets[fd] = s
 	l.mu.Unlock()
-	const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
-	if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
+	if err := s.listen(unix.EPOLL_CTL_ADD, allEvents); err != nil {
 		l.forget(s)
 		unix.Close(fd)
 		return nil, false
@@ -214,15 +211,8 @@ func (l *loop) find(n int) {
 	l.inbox = l.inbox[:0]
 }
 
-// A loop polls before it blocks while one socket is all that it serves, and there are cores to spare: waking a blocked thread costs
-// more than what most requests do, and there is nobody else to gain from the time. A loop whose polls bring nothing does so only
-// now and then, to see whether that has changed.
-const (
-	pollRounds   = 100 // about 30 µs
-	pollLone     = 8   // rounds with one socket until then
-	pollPatience = 4   // rounds of polling in vain until it is rare
-	pollSeldom   = 64  // one in so many
-)
+// loneRounds is after how many rounds with one socket this is alone.
+const loneRounds = 8
 
 // watch notes whether one socket is all that the loop serves.
 func (l *loop) watch() {
@@ -238,21 +228,14 @@ func (l *loop) watch() {
 	l.lone = 0
 }
 
+// Awake is how many loops have something to do.
+func (g *Group) Awake() int { return int(g.awake.Load()) }
+
 // wait blocks until there are events and returns their number.
 func (l *loop) wait() int {
 	if n := l.poll(); n != 0 || l.hasPost() {
 		return n
 	}
-	if l.lone >= pollLone && (l.vain < pollPatience || l.vain%pollSeldom == 0) {
-		for i := 0; i < pollRounds && l.g.awake.Load() <= l.g.spare; i++ {
-			runtime.Gosched()
-			if n := l.poll(); n != 0 {
-				l.vain = 0
-				return n
-			}
-		}
-	}
-	l.vain++
 	l.g.awake.Add(-1)
 	l.asleep.Store(true)
 	l.raw.Read(l.onReady)

@@ -5,6 +5,7 @@ package eventloop
 import (
 	"errors"
 	"net"
+	"time"
 )
 
 // Group is not there on this system.
@@ -20,9 +21,14 @@ func (g *Group) Close() {}
 
 func (g *Group) Requeue(...*Socket) {}
 
+func (g *Group) Awake() int { return 0 }
+
 func (g *Group) Take(net.Conn, Handler) (*Socket, bool) { return nil, false }
 
 func (s *Socket) Park() bool                        { return false }
+func (s *Socket) Mute()                             {}
+func (s *Socket) Doze(time.Duration) bool           { return false }
+func (s *Socket) Alone() bool                       { return false }
 func (s *Socket) Requeue()                          {}
 func (s *Socket) Claim() bool                       { return false }
 func (s *Socket) TryRead([]byte) (int, error)       { return 0, ErrAgain }
