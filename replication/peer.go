@@ -146,6 +146,9 @@ func (m *Master) listen(st *storage.Store, p *peer, feed *storage.Feed) error {
 		if err := a.parse(payload); err != nil {
 			return err
 		}
+		if have, end := max(a.applied, a.durable), st.SyncedLSN(); have > end {
+			return fmt.Errorf("%w: an ack of record %d, and the last one that there is to be had is %d", ErrFrame, have, end)
+		}
 		if p.acked(&a) {
 			st.Keep(p.name, a.durable)
 			m.mu.Lock()
