@@ -76,13 +76,16 @@ func (b *badLine) Write(p []byte) (int, error) {
 // pair is a master and the store of a slave that has its first copy.
 func pair(t *testing.T, slave storage.Options) (m, s *node) {
 	t.Helper()
-	m = newNode(t, 1, quick()).lead()
+	return pairOf(t, quick(), slave)
+}
+
+func pairOf(t *testing.T, master, slave storage.Options) (m, s *node) {
+	t.Helper()
+	m = newNode(t, 1, master).lead()
 	s = newNode(t, 2, slave).follow(pipe(m))
 	put(t, m.store, "q", 0, 5)
 	caughtUp(t, m, s)
-	s.cancel()
-	s.running.Wait()
-	s.cancel = nil
+	s.halt()
 	return m, s
 }
 

@@ -27,5 +27,19 @@ func ReadFrames(r io.Reader) (kinds []byte, err error) {
 	}
 }
 
+// RecordsAt is how many bytes of a records frame lie before its records.
+const RecordsAt = frameHeaderLen + recordsHeadLen
+
+// GreetingLen is how many bytes a master sends before it streams.
+func GreetingLen() int { return len(new(challenge).append(nil)) + len(new(welcome).append(nil)) }
+
+// Frame is a frame of this kind with this payload, and a sum that holds.
+func Frame(kind byte, payload []byte) []byte {
+	return endFrame(append(beginFrame(nil, kind), payload...))
+}
+
+// AppendRefused is the frame of a refusal.
+func AppendRefused(r *Refused) []byte { return r.append(nil) }
+
 // FrameHeaderLen is the length of a frame's header.
 const FrameHeaderLen = frameHeaderLen

@@ -49,9 +49,18 @@ func (n *node) lead() *node {
 		n.t.Fatal(err)
 	}
 	n.store = st
-	n.out = &replication.Master{SID: n.sid, Secret: n.secret, Log: n.log}
+	n.out = n.master()
 	n.out.Attach(st)
 	return n
+}
+
+// master serves the node's slaves.
+func (n *node) master() *replication.Master {
+	m := &replication.Master{SID: n.sid, Secret: n.secret, Log: n.log, MinSlaves: n.opts.MinSlaves}
+	if m.MinSlaves > 0 {
+		m.Gather = -1
+	}
+	return m
 }
 
 // pipe connects to the master by a net.Pipe.
@@ -68,8 +77,14 @@ func (n *node) follow(dial func(context.Context) (net.Conn, error)) *node {
 	n.t.Helper()
 	n.opts.Master = "master:1978"
 	n.dial = dial
-	n.out = &replication.Master{SID: n.sid, Secret: n.secret, Log: n.log}
+	n.out = n.master()
 	n.open()
+	n.run()
+	return n
+}
+
+// run lets a node that is open follow.
+func (n *node) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	n.running.Go(func() {
@@ -88,7 +103,38 @@ func (n *node) follow(dial func(context.Context) (net.Conn, error)) *node {
 			n.open()
 		}
 	})
-	return n
+}
+
+// promote lets a node that follows lead.
+func (n *node) promote() {
+	n.t.Helper()
+	n.halt()
+	if err := n.store.Promote(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.in = nil
+	n.out.Attach(n.store)
+}
+
+// turn lets a node whose store follows follow another master.
+func (n *node) turn(dial func(context.Context) (net.Conn, error)) {
+	n.t.Helper()
+	n.halt()
+	if err := n.store.Turn("master:1978"); err != nil {
+		n.t.Fatal(err)
+	}
+	n.opts.Master, n.dial = "master:1978", dial
+	n.attach(n.store)
+	n.run()
+}
+
+// halt ends its following; the store stays open.
+func (n *node) halt() {
+	if n.cancel != nil {
+		n.cancel()
+		n.running.Wait()
+		n.cancel = nil
+	}
 }
 
 func (n *node) open() {
@@ -97,6 +143,11 @@ func (n *node) open() {
 		n.t.Error(err)
 		return
 	}
+	n.attach(st)
+}
+
+// attach makes the node the slave that its store is.
+func (n *node) attach(st *storage.Store) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.store = st
@@ -118,11 +169,7 @@ func (n *node) slave() *replication.Slave {
 
 // stop ends the node in order. Idempotent.
 func (n *node) stop() {
-	if n.cancel != nil {
-		n.cancel()
-		n.running.Wait()
-		n.cancel = nil
-	}
+	n.halt()
 	if n.out != nil {
 		n.out.Detach()
 	}
