@@ -8,8 +8,9 @@ import (
 	"qserver/storage/queue"
 )
 
-// decide says what a slave gets: a feed of the records behind its position, a copy, or a *Refused.
-func (m *Master) decide(st *storage.Store, h *hello, name string) (mode byte, feed *storage.Feed, err error) {
+// decide says what a slave gets: a feed of the records behind its position, a copy, or a *Refused. ask asks it for sums of its log,
+// where that is needed to tell which records are its own.
+func (m *Master) decide(st *storage.Store, h *hello, name string, ask AskSums) (mode byte, feed *storage.Feed, err error) {
 	mine := st.Position()
 	switch {
 	case m.SID != 0 && int(h.sid) == m.SID:
@@ -23,12 +24,8 @@ func (m *Master) decide(st *storage.Store, h *hello, name string) (mode byte, fe
 			Text: fmt.Sprintf("the slave's folder has %d records of a history of its own: it was never a copy of this master's", h.position.LSN)}
 	}
 	own, common := compare(st.Epochs(), h.epochs, h.position.LSN)
-	if own > 0 {
-		return 0, nil, diverged(own, common)
-	}
-	if h.position.LSN > mine.LSN {
-		return 0, nil, &Refused{Code: CodeAhead, Own: h.position.LSN - mine.LSN, Common: mine.LSN,
-			Text: fmt.Sprintf("the slave has %d records more than this master, which stands at LSN %d", h.position.LSN-mine.LSN, mine.LSN)}
+	if own > 0 || h.position.LSN > mine.LSN {
+		return 0, nil, m.refuse(st, h, min(common, mine.LSN), own > 0, ask)
 	}
 	m.mu.Lock()
 	gap := m.gap
@@ -41,18 +38,29 @@ func (m *Master) decide(st *storage.Store, h *hello, name string) (mode byte, fe
 	case errors.Is(err, storage.ErrPositionGone):
 		return modeCopy, nil, nil
 	case errors.Is(err, storage.ErrDiverged):
-		return 0, nil, diverged(0, 0)
+		return 0, nil, m.refuse(st, h, h.position.LSN, true, ask)
 	}
 	return modeStream, feed, err
 }
 
-func diverged(own, common uint64) *Refused {
-	r := &Refused{Code: CodeDiverged, Own: own, Common: common}
-	if own == 0 {
-		r.Text = "the slave has records of its own that this master has not"
+// refuse finds out how many records the slave has that the master has not. Both have the same up to common at most, by their
+// epochs. diverged: the slave is known to have records of its own; otherwise it may only be ahead.
+func (m *Master) refuse(st *storage.Store, h *hello, common uint64, diverged bool, ask AskSums) error {
+	p, err := FindParting(st.Sums, ask, common)
+	if err != nil {
+		return fmt.Errorf("find out which records are the slave's own: %w", err)
+	}
+	if p.Apart && !p.Known || diverged && p.Common == h.position.LSN {
+		return &Refused{Code: CodeDiverged, Text: "the slave has records of its own that this master has not; how many is not known: the" +
+			" update logs of both don't reach back to where they part"}
+	}
+	r := &Refused{Code: CodeDiverged, Own: h.position.LSN - p.Common, Common: p.Common}
+	if !p.Apart && !diverged {
+		r.Code = CodeAhead
+		r.Text = fmt.Sprintf("the slave has %d records more than this master, which stands at LSN %d", r.Own, r.Common)
 		return r
 	}
-	r.Text = fmt.Sprintf("the slave has %d records of its own that this master has not, behind LSN %d", own, common)
+	r.Text = fmt.Sprintf("the slave has %d records of its own that this master has not, behind LSN %d", r.Own, r.Common)
 	return r
 }
 

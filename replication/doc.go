@@ -39,6 +39,8 @@
 //	hello ─▶
 //	                                        ◀─ challenge
 //	proof ─▶
+//	                                        ◀─ ask                          (only if records may be the slave's own; some times)
+//	sums ─▶
 //	                                        ◀─ welcome (stream or copy), or refused and the end
 //	                                        ◀─ records, heartbeats          (stream)
 //	acks ─▶
@@ -47,7 +49,7 @@
 // The challenge asks for a proof where the master has a secret; otherwise only slaves on loopback are served. Proof and
 // welcome carry HMAC-SHA256 under the secret of: one byte ('S' for the slave's, 'M' for the master's), the challenge's nonce,
 // and the payload of the hello, which has a nonce of the slave's. So each side knows that the other has the secret. What
-// follows is not encrypted; use TLS, or a tunnel, where others can listen in or change it.
+// follows is not encrypted by it; use TLS (Slave.TLS), or a tunnel, where others can listen in or change it.
 //
 // A heartbeat comes every second when nothing else does, an ack after each that was taken in, and every second. Ten seconds of
 // silence end the connection.
@@ -75,9 +77,13 @@
 //	9 copy begin history [16]; size u64
 //	10 copy data bytes of the file, in order
 //	11 copy end  size u64; CRC-32C of the file u32
+//	12 ask       n u8 ≤ 64, n × LSN u64, ascending
+//	13 sums      LSN behind which the slave's log has the records u64; n u8, n × (LSN u64, chain u32) of those asked that it knows
 //
-// node is the number of the folder's log; it tells two slaves of one sid apart. A refusal's code says why (see Code); own is
-// how many records the slave has that the master has not, 0 if that isn't known; common is the LSN up to which both agree.
+// node is the number of the folder's log; it tells two slaves of one sid apart. Before the master refuses a slave for records of its
+// own it asks for sums, closer each time, until it knows the last LSN at which both logs have the same (parting.go): that tells
+// two writers in one epoch apart, too. A refusal's code says why (see Code); own is how many records the slave has that the master
+// has not, 0 if that isn't known; common is the LSN up to which both agree.
 // A kind that is not known, a sum that doesn't hold, a payload with bytes too many or too few end the connection.
 //
 // # What is built on it

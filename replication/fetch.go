@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -9,10 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"qserver/storage"
@@ -41,12 +38,24 @@ func (s *Slave) receiveCopy(ctx context.Context, l *link) (err error) {
 		return err
 	}
 	s.log().Info("copy of the master's tree is here: verifying it", "bytes", size)
-	at, err := storage.ReadyCopy(s.Dir, history, s.Address)
+	at, err := storage.ReadyCopy(s.Dir, history, s.Address, verifyPace(l.conn))
 	if err != nil {
 		return err
 	}
 	s.log().Info("copy of the master's tree is whole", "bytes", size, "lsn", at.LSN, "seconds", time.Since(begin).Seconds())
 	return ErrCopyReady
+}
+
+// verifyPace is called during the verification of a copy. Where the master is on this machine its clients need the cores.
+func verifyPace(conn net.Conn) func(done, total int64) {
+	if !loopback(conn) {
+		return nil
+	}
+	last := time.Now()
+	return func(int64, int64) {
+		time.Sleep(min(3*time.Since(last), time.Second))
+		last = time.Now()
+	}
 }
 
 // receiveFile writes what comes to f and brings it to the disk.
@@ -78,6 +87,11 @@ func (s *Slave) receiveFile(l *link, f io.WriteSeeker) (history [16]byte, size i
 			sum = crc32.Update(sum, castagnoli, payload)
 			if _, err := f.Write(payload); err != nil {
 				return history, 0, err
+			}
+			if done/storage.SyncEvery != (done-int64(len(payload)))/storage.SyncEvery {
+				if err := syncFile(f); err != nil {
+					return history, 0, err
+				}
 			}
 			s.copied(done, int64(begin.size))
 			if now := time.Now(); now.Sub(told) > copyTellEvery {
@@ -111,37 +125,3 @@ func (s *Slave) copied(done, size int64) {
 	defer s.mu.Unlock()
 	s.status.CopyDone, s.status.CopySize = done, size
 }
-
-// dialHTTP connects to the master's HTTP port and asks for the protocol. The request names no host: the master's list of
-// allowed names is for browsers.
-func (s *Slave) dialHTTP(ctx context.Context) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", s.Address)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	_, err = io.WriteString(conn, "POST "+Path+" HTTP/1.1\r\nHost:\r\nConnection: Upgrade\r\nUpgrade: "+Protocol+"\r\nContent-Length: 0\r\n\r\n")
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	r := bufio.NewReaderSize(conn, 64<<10)
-	res, err := http.ReadResponse(r, &http.Request{Method: http.MethodPost})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("what listens at %s is no qserver: %w", s.Address, err), conn.Close())
-	}
-	if res.StatusCode != http.StatusSwitchingProtocols {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 200))
-		return nil, errors.Join(fmt.Errorf("what listens at %s takes no slaves: %s %s", s.Address, res.Status, strings.TrimSpace(string(text))), conn.Close())
-	}
-	return &upgraded{conn, r}, nil
-}
-
-// upgraded is a connection of which some may have been read ahead.
-type upgraded struct {
-	net.Conn
-	r *bufio.Reader
-}
-
-func (u *upgraded) Read(p []byte) (int, error) { return u.r.Read(p) }

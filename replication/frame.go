@@ -24,6 +24,8 @@ const (
 	kindCopyBegin byte = 9
 	kindCopyData  byte = 10
 	kindCopyEnd   byte = 11
+	kindAsk       byte = 12
+	kindSums      byte = 13
 )
 
 // Limits of payloads in bytes.
@@ -78,7 +80,7 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	switch {
 	case h[1] != frameVersion:
 		return kind, nil, fmt.Errorf("%w: version %d; this server speaks %d", ErrFrame, h[1], frameVersion)
-	case h[2] != 0 || h[3] != 0 || kind == 0 || kind > kindCopyEnd:
+	case h[2] != 0 || h[3] != 0 || kind == 0 || kind > kindSums:
 		return kind, nil, fmt.Errorf("%w: kind %d", ErrFrame, kind)
 	case n > limitOf(kind):
 		return kind, nil, fmt.Errorf("%w: %d bytes for kind %d", ErrFrame, n, kind)

@@ -18,6 +18,7 @@ const (
 	heartbeatEvery = time.Second
 	silence        = 10 * time.Second // after it the other side is taken to be gone
 	talkTimeout    = 10 * time.Second // for each step of the handshake
+	searchTimeout  = 30 * time.Second // for sums, which are read from the log
 	sendTimeout    = time.Minute      // for a frame, to a slave that is busy
 )
 
@@ -62,7 +63,11 @@ type parser interface{ parse([]byte) error }
 
 // expect reads a frame of this kind into m. A refusal is returned as *Refused.
 func (l *link) expect(kind byte, m parser) (payload []byte, err error) {
-	got, payload, err := l.next(talkTimeout)
+	return l.expectWithin(talkTimeout, kind, m)
+}
+
+func (l *link) expectWithin(within time.Duration, kind byte, m parser) (payload []byte, err error) {
+	got, payload, err := l.next(within)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type Master struct {
 	wg     sync.WaitGroup
 
 	copies sync.Mutex // one copy at a time
+	sums   sync.Mutex // one request for sums at a time
 }
 
 const (
@@ -134,7 +135,7 @@ func lingers(l *link) {
 	}
 }
 
-// enter notes the connection and returns the store; nil: there is none, or no room.
+// enter notes the connection, if it is not nil, and returns the store, which stays until leave; nil: there is none, or no room.
 func (m *Master) enter(conn net.Conn) *storage.Store {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +145,9 @@ func (m *Master) enter(conn net.Conn) *storage.Store {
 	if m.conns == nil {
 		m.conns, m.peers = make(map[net.Conn]struct{}), make(map[string]*peer)
 	}
-	m.conns[conn] = struct{}{}
+	if conn != nil {
+		m.conns[conn] = struct{}{}
+	}
 	m.wg.Add(1)
 	return m.store
 }
@@ -194,7 +197,7 @@ type greeting struct {
 func (m *Master) follow(st *storage.Store, l *link, g *greeting, log *slog.Logger) error {
 	p := &peer{name: strconv.Itoa(int(g.sid)), sid: int(g.sid), node: g.node, link: l, since: time.Now(), version: g.version,
 		address: l.conn.RemoteAddr().String()}
-	mode, feed, err := m.decide(st, &g.hello, p.name)
+	mode, feed, err := m.decide(st, &g.hello, p.name, askSlave(l))
 	if err != nil {
 		return err
 	}

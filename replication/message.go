@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"qserver/storage"
 	"qserver/storage/queue"
 	"qserver/storage/ulog"
 )
@@ -95,6 +96,11 @@ type copyEnd struct {
 	size uint64
 	sum  uint32
 }
+
+// ask is for a log's sums at some LSNs, and sums the answer.
+type ask struct{ lsns []uint64 }
+
+type sums storage.Sums
 
 var le = binary.LittleEndian
 
@@ -254,6 +260,47 @@ func (m *copyEnd) append(dst []byte) []byte {
 func (m *copyEnd) parse(b []byte) error {
 	d := decoder{b: b}
 	m.size, m.sum = d.u64(), d.u32()
+	return d.end()
+}
+
+func (m *ask) append(dst []byte) []byte {
+	lsns := m.lsns[:min(maxAsked, len(m.lsns))]
+	b := append(beginFrame(dst, kindAsk), byte(len(lsns)))
+	for _, lsn := range lsns {
+		b = le.AppendUint64(b, lsn)
+	}
+	return endFrame(b)
+}
+
+func (m *ask) parse(b []byte) error {
+	d := decoder{b: b}
+	n := d.u8()
+	d.bad = d.bad || n > maxAsked
+	m.lsns = nil
+	for ; n > 0 && !d.bad; n-- {
+		m.lsns = append(m.lsns, d.u64())
+	}
+	return d.end()
+}
+
+func (m *sums) append(dst []byte) []byte {
+	at := m.At[:min(maxAsked, len(m.At))]
+	b := append(le.AppendUint64(beginFrame(dst, kindSums), m.After), byte(len(at)))
+	for _, p := range at {
+		b = le.AppendUint32(le.AppendUint64(b, p.LSN), p.Chain)
+	}
+	return endFrame(b)
+}
+
+func (m *sums) parse(b []byte) error {
+	d := decoder{b: b}
+	m.After = d.u64()
+	n := d.u8()
+	d.bad = d.bad || n > maxAsked
+	m.At = nil
+	for ; n > 0 && !d.bad; n-- {
+		m.At = append(m.At, ulog.Position{LSN: d.u64(), Chain: d.u32()})
+	}
 	return d.end()
 }
 

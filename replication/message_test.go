@@ -49,6 +49,7 @@ func messages() map[string]message {
 		"1 hello": h, "1 hello empty": new(hello), "2 challenge": c, "3 proof": p, "4 welcome": w,
 		"5 refused":   &Refused{Code: CodeDiverged, Own: 3, Common: 1 << 33, Text: "why"},
 		"7 heartbeat": &heartbeat{1, 2, 3}, "8 ack": &ack{1 << 63, 5}, "9 copy begin": b, "11 copy end": &copyEnd{7, 0x01020304},
+		"12 ask": &ask{[]uint64{1, 1 << 40}}, "13 sums": &sums{After: 5, At: []ulog.Position{{LSN: 6, Chain: 0xdeadbeef}}},
 	}
 }
 
@@ -151,7 +152,7 @@ func TestLengthCostsNothing(t *testing.T) {
 	if allocated > 10 {
 		t.Errorf("%v allocations", allocated)
 	}
-	for kind := kindHello; kind <= kindCopyEnd; kind++ {
+	for kind := kindHello; kind <= kindSums; kind++ {
 		frame[0] = kind
 		f := frameReader{r: bytes.NewReader(frame)}
 		if _, _, err := f.next(); kind != kindRecords && !errors.Is(err, ErrFrame) {

@@ -1,7 +1,9 @@
 package replication
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +32,9 @@ type Slave struct {
 	Version  string
 	Log      *slog.Logger // discards if nil
 
+	// TLS is asked before each connection for what the master's certificate is verified with; nil, or if it returns nil: the
+	// master's HTTP port speaks no TLS.
+	TLS func() *tls.Config
 	// Dial connects to the master; nil: HTTP with an upgrade, to Address.
 	Dial func(ctx context.Context) (net.Conn, error)
 
@@ -201,7 +206,7 @@ func (s *Slave) greet(l *link) (*welcome, error) {
 		return nil, err
 	}
 	w := new(welcome)
-	if _, err := l.expect(kindWelcome, w); err != nil {
+	if err := s.awaitWelcome(l, w); err != nil {
 		return nil, err
 	}
 	if len(s.Secret) > 0 && !proven(s.Secret, masterSide, c.nonce, payload, w.mac) {
@@ -209,6 +214,33 @@ func (s *Slave) greet(l *link) (*welcome, error) {
 	}
 	return w, nil
 }
+
+// awaitWelcome answers what the master asks of this slave's log until it decides.
+func (s *Slave) awaitWelcome(l *link, w *welcome) error {
+	for range maxAsks {
+		kind, payload, err := l.next(searchTimeout)
+		switch {
+		case err != nil:
+			return err
+		case kind == kindAsk:
+			err = s.answerSums(l, payload)
+		case kind == kindRefused:
+			r := new(Refused)
+			return cmp.Or[error](r.parse(payload), r)
+		case kind == kindWelcome:
+			return w.parse(payload)
+		default:
+			err = fmt.Errorf("%w: kind %d where %d belongs", ErrFrame, kind, kindWelcome)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the master asks for ever", ErrFrame)
+}
+
+// maxAsks is how many times a master may ask a slave: a log of 2^64 records needs fewer.
+const maxAsks = 64
 
 func (s *Slave) log() *slog.Logger {
 	if s.Log != nil {

@@ -37,8 +37,8 @@ func CopyReady(dir string) bool {
 }
 
 // WriteCopy writes the tree as it is, for the slave of this name, to a new file of the folder outgoing/, and returns its
-// path; the caller removes it. From before it begins on the log behind it is kept for the slave. The tree's writer and
-// whoever syncs the log are given as much time as the writing takes. progress is called now and then; an error of its ends
+// path; the caller removes it. From before it begins on the log behind it is kept for the slave. Clients come first: see Pacer.
+// progress is called now and then; an error of its ends
 // the copy.
 func (s *Store) WriteCopy(name string, progress func(done, total int64) error) (path string, err error) {
 	if s.cpLSN() == 0 { // a copy of nothing would be no copy
@@ -56,7 +56,7 @@ func (s *Store) WriteCopy(name string, progress func(done, total int64) error) (
 		return "", err
 	}
 	size, _ := s.tree.Size()
-	w := &pacedFile{f: f, total: size, progress: progress}
+	w := &pacedFile{f: f, pace: s.NewPacer(), total: size, progress: progress}
 	err = s.tree.Copy(w)
 	if err == nil { // what the tree has is on this disk before another has it
 		err = s.Sync()
@@ -67,24 +67,28 @@ func (s *Store) WriteCopy(name string, progress func(done, total int64) error) (
 	return f.Name(), nil
 }
 
-// pacedFile writes in pieces and rests after each for as long as it took, so that others get half of the disk at least.
+// pacedFile writes in pieces and rests after each.
 type pacedFile struct {
 	f           *os.File
+	pace        *Pacer
+	since       time.Time // the end of the last rest; zero: there was none
 	done, total int64
 	progress    func(done, total int64) error
 }
 
 func (w *pacedFile) Write(p []byte) (n int, err error) {
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
 	for len(p) > 0 {
 		piece := p[:min(len(p), copyPiece)]
-		begin := time.Now()
 		m, err := w.f.Write(piece)
 		n += m
 		if err != nil {
 			return n, err
 		}
-		if w.done += int64(m); w.done/syncEvery != (w.done-int64(m))/syncEvery {
-			if err := w.f.Sync(); err != nil { // little by little: what piles up would hold up the log's syncs
+		if w.done += int64(m); w.done > unsyncedMost && w.done/SyncEvery != (w.done-int64(m))/SyncEvery {
+			if err := w.f.Sync(); err != nil {
 				return n, err
 			}
 		}
@@ -92,14 +96,18 @@ func (w *pacedFile) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 		p = p[m:]
-		time.Sleep(min(time.Since(begin), restMost))
+		w.pace.Rest(time.Since(w.since))
+		w.since = time.Now()
 	}
 	return n, nil
 }
 
 const (
-	syncEvery = 8 << 20
-	restMost  = 200 * time.Millisecond
+	// SyncEvery is how many bytes of a copy are brought to the disk at a time: what piles up would hold up the log's syncs.
+	SyncEvery = 8 << 20
+	// unsyncedMost is how much of a copy that is only to be sent is left to the system: so little is sent, and its file
+	// removed, before it gets to the disk.
+	unsyncedMost = 256 << 20
 )
 
 // ReadFrom keeps io.Copy from going round Write.
@@ -108,10 +116,11 @@ func (w *pacedFile) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // ReadyCopy makes the copy that was received at IncomingPart(dir) the one that the next Open takes. Every row is verified.
-// history is the number of the master's history, master its host:port.
-func ReadyCopy(dir string, history [16]byte, master string) (at ulog.Position, err error) {
+// history is the number of the master's history, master its host:port. progress, unless nil, is called now and then with bytes that
+// are verified.
+func ReadyCopy(dir string, history [16]byte, master string, progress func(done, total int64)) (at ulog.Position, err error) {
 	part := IncomingPart(dir)
-	rep, err := tree.Check(part, tree.Options{Tables: treeTables()}, nil, nil)
+	rep, err := tree.Check(part, tree.Options{Tables: treeTables()}, progress, nil)
 	if err == nil && len(rep.Problems) > 0 {
 		err = fmt.Errorf("%w: %w", ErrDamaged, rep.Problems[0])
 	}

@@ -105,7 +105,7 @@ func TestCopyInstalls(t *testing.T) {
 		if err := os.WriteFile(part, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := storage.ReadyCopy(dir, master.History(), testMaster); err == nil || storage.CopyReady(dir) {
+		if _, err := storage.ReadyCopy(dir, master.History(), testMaster, nil); err == nil || storage.CopyReady(dir) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestCopyInstalls(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(part), 0o700), os.WriteFile(part, whole, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := storage.ReadyCopy(dir, master.History(), testMaster); err != nil {
+	if _, err := storage.ReadyCopy(dir, master.History(), testMaster, nil); err != nil {
 		t.Fatal(err)
 	}
 	slave = openSlave(t, dir, storage.Options{})

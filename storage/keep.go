@@ -111,6 +111,11 @@ func (s *Store) keptPlace(place ulog.Place) ulog.Place {
 		limit = min(limit, 2*s.opts.SegmentBytes)
 	}
 	end := s.ulog.End()
+	if n := uint64(s.opts.LogSegments); !s.full.Load() {
+		if least := (ulog.Place{Segment: end.Segment - min(n, end.Segment)}); least.Before(place) {
+			place = least
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, f := range k.slaves {

@@ -32,6 +32,7 @@ type Options struct {
 	MinFreeDisk  int64         // enqueues are refused below this much free disk; 64 MiB
 	Master       string        // host:port of the node that this one follows, read-only; "": it leads
 	LogKeep      int64         // bytes of the update log that are kept for slaves which are behind; 4 GiB
+	LogSegments  int           // segments of the update log that are kept in any case beside the one in use, to tell where two logs part
 
 	MinSlaves        int           // slaves that must have an enqueue durably before it is answered; 0: none
 	MinSlavesTimeout time.Duration // how long it waits for them; 1 s

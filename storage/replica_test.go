@@ -92,7 +92,7 @@ func copyTo(t *testing.T, master *storage.Store, dir string) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(part), 0o700), os.Rename(path, part)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := storage.ReadyCopy(dir, master.History(), testMaster); err != nil {
+	if _, err := storage.ReadyCopy(dir, master.History(), testMaster, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -79,68 +77,30 @@ func fromHere(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// remote asks a server for changes of its role.
-type remote struct {
-	admin  string
-	config config // for the secret's file
-}
-
-func newRemote(environ []string) *remote {
-	a := &remote{admin: "127.0.0.1:1978"}
-	for _, e := range environ {
-		if value, ok := strings.CutPrefix(e, "QSERVER_ADMIN="); ok && value != "" {
-			a.admin = value
-		}
-		if value, ok := strings.CutPrefix(e, "QSERVER_REPL_SECRET_FILE="); ok && value != "" {
-			a.config.replSecretFile = value
-		}
-	}
-	return a
-}
-
-func (r *remote) options() []option {
-	return []option{{"admin", false, address(&r.admin)}, {"repl-secret-file", false, text(&r.config.replSecretFile, "a file")}}
-}
-
-func (r *remote) post(ctx context.Context, uri string, into any) error {
-	secret, err := r.config.readSecret()
-	if err != nil {
-		return err
-	}
-	return ask(ctx, http.MethodPost, reachable(r.admin), uri, secret, into)
-}
-
-// ask sends a request to the HTTP port at address. The answer's error is returned as a *refusedError.
-func ask(ctx context.Context, method, address, uri string, secret []byte, into any) error {
+// ask sends a request to the HTTP port. The answer's error is returned as a *refusedError.
+func (p adminPort) ask(ctx context.Context, method, uri string, secret []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+uri, nil)
+	request, err := p.request(ctx, method, uri)
 	if err != nil {
 		return err
 	}
-	request.Host = "localhost" // the list of allowed names is for browsers
 	if len(secret) > 0 {
 		request.Header.Set(proofHeader, proofOf(secret, method, uri, time.Now().Unix()))
 	}
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: shortAnswers}).DialContext} // without a proxy
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	status, body, err := p.send(request, answerLimit)
 	if err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("no server answers at %s: %w", address, err))
+		return err
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
-	if err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("no whole answer of %s: %w", address, err))
-	}
-	if response.StatusCode != http.StatusOK {
+	if status != http.StatusOK {
 		var refused struct{ Error string }
 		if json.Unmarshal(body, &refused) != nil || refused.Error == "" {
 			refused.Error = strings.TrimSpace(string(body[:min(len(body), 200)]))
 		}
-		return withCode(exitNotDone, &refusedError{response.StatusCode, fmt.Sprintf("%s: %s", address, refused.Error)})
+		return withCode(exitNotDone, &refusedError{status, fmt.Sprintf("%s: %s", p.address, refused.Error)})
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("what answers at %s is no qserver's admin port: %w", address, err))
+		return p.noAdminPort(err)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type config struct {
 
 	authFile               string // "": nobody needs to log in
 	tlsCert, tlsKey, tlsCA string // files; "": none
+	tlsPorts               string // listen, admin or both
 
 	data         string
 	sync         storage.SyncMode
@@ -55,6 +56,7 @@ type config struct {
 	mhost, mport   string // of the master that it follows; mhost "": none
 	riv            time.Duration
 	replSecretFile string
+	adminCA        string // file; "": the HTTP ports of other servers speak no TLS
 	ulogKeep       int64
 	promoteLag     int
 
@@ -107,6 +109,7 @@ func (c *config) knobs() []knob {
 		{gate, "auth-file", "FILE", "", "users and bcrypt hashes of passwords, see qserver passwd;\nclients log in by SASL PLAIN or memcached's first set", text(&c.authFile, "a file")},
 		{gate, "tls-cert", "FILE", "", "speak TLS with this chain of certificates, in PEM form", text(&c.tlsCert, "a file")},
 		{gate, "tls-key", "FILE", "", "its private key", text(&c.tlsKey, "a file")},
+		{gate, "tls-ports", "PORTS", "listen", "which ports speak it: listen, admin or both", choice(&c.tlsPorts, "listen", "admin", "both")},
 		{gate, "tls-ca", "FILE", "", "clients must show a certificate signed by one of these", text(&c.tlsCA, "a file")},
 
 		{data, "data", "DIR", "./qserver-data", "folder of the messages; made if it is not there", text(&c.data, "a folder")},
@@ -131,6 +134,7 @@ func (c *config) knobs() []knob {
 		{slaves, "mport", "PORT", "1978", "the master's HTTP port (its -admin)", port(&c.mport)},
 		{slaves, "riv", "MS", "0", "pause of a slave for each record, in milliseconds, such as 0.04", millis(&c.riv)},
 		{slaves, "repl-secret-file", "FILE", "", "what slaves and master must prove to know; without it a master\nserves slaves on loopback only", text(&c.replSecretFile, "a file")},
+		{slaves, "admin-ca", "FILE", "", "the HTTP ports of master and slaves speak TLS, with certificates\nsigned by one of these, in PEM form", text(&c.adminCA, "a file")},
 		{slaves, "ulog-keep", "SIZE", "4GiB", "how much of the update log is kept for slaves that are\nbehind", size(&c.ulogKeep, mib, 64*tib)},
 		{slaves, "promote-lag", "NUMBER", "10000", "qserver promote refuses where more records of the master's are\nmissing", number(&c.promoteLag, 0, 1<<31-1)},
 		{slaves, "min-slaves", "NUMBER", "0", "an enqueue is STORED when so many slaves have it on their disks", number(&c.minSlaves, 0, 100)},

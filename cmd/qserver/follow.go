@@ -29,6 +29,7 @@ A slave is made to follow another server, which must have the same history.
   -admin ADDRESS            the server that is to follow (127.0.0.1:1978, or QSERVER_ADMIN)
   -timeout DURATION         how long each of the two waits may take (10s)
   -repl-secret-file FILE    the server's, if it is on another machine
+  -admin-ca FILE            its HTTP port speaks TLS, with a certificate signed by one of these
 `,
 		run: follow,
 	}
@@ -87,7 +88,7 @@ type peerStatus struct {
 func (s *server) askPeer(ctx context.Context, address string) (p peerStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, shortAnswers)
 	defer cancel()
-	return p, ask(ctx, http.MethodGet, address, "/api/v1/replication", nil, &p)
+	return p, s.port(address).ask(ctx, http.MethodGet, "/api/v1/replication", nil, &p)
 }
 
 // follow makes this server follow the one at address.
@@ -168,7 +169,7 @@ func (s *server) handOver(ctx context.Context, st *storage.Store, address string
 		return s.leadAgain(st, err)
 	}
 	var got roleAnswer
-	err = ask(ctx, http.MethodPost, address, promotePath+"?force=true", s.secret, &got)
+	err = s.port(address).ask(ctx, http.MethodPost, promotePath+"?force=true", s.secret, &got)
 	if err != nil {
 		// It may have happened all the same.
 		now, again := s.askPeer(context.WithoutCancel(ctx), address)

@@ -170,7 +170,7 @@ func (p *promotedPair) durable(where string) uint64 {
 			Durable uint64 `json:"durable_lsn"`
 		}
 	}
-	if err := ask(p.t.Context(), "GET", p.admin[p.master], "/api/v1/replication", nil, &a); err != nil || len(a.Slaves) != 1 {
+	if err := (adminPort{address: p.admin[p.master]}).get(p.t.Context(), "/api/v1/replication", &a); err != nil || len(a.Slaves) != 1 {
 		p.fatal("%s: %v, slaves %+v", where, err, a)
 	}
 	return a.Slaves[0].Durable
@@ -204,7 +204,7 @@ func (p *promotedPair) sameHistory(where string, acked, before uint64) {
 	var begins uint64
 	for lsn := range epochs {
 		if _, both := oldEpochs[lsn]; !both || old[lsn] != now[lsn] {
-			begins = lsn
+			begins = max(begins, lsn) // an older one may only be too old for the other log
 		}
 	}
 	if begins == 0 {

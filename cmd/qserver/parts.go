@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +18,10 @@ import (
 
 func newStorageOptions(s *server, p *progress) storage.Options {
 	c := s.config
+	segments := 0
+	if c.sid > 0 {
+		segments = logSegments
+	}
 	return storage.Options{
 		Sync:         c.sync,
 		SyncInterval: c.syncInterval,
@@ -27,6 +31,7 @@ func newStorageOptions(s *server, p *progress) storage.Options {
 		IgnoreTTL:    !c.ttl,
 		Master:       s.replica.address,
 		LogKeep:      c.ulogKeep,
+		LogSegments:  segments,
 
 		MinSlaves:        c.minSlaves,
 		MinSlavesTimeout: c.minSlavesTimeout,
@@ -40,6 +45,10 @@ func newStorageOptions(s *server, p *progress) storage.Options {
 		},
 	}
 }
+
+// logSegments is how much of its log a server among master and slaves keeps even where nobody needs it: where two wrote on in one epoch
+// it tells which records are whose. A restart begins a segment.
+const logSegments = 4
 
 func newAdmin(s *server, at endpoint) *admin.Server {
 	c := s.config
@@ -138,8 +147,11 @@ func (s *server) whoElse(ctx context.Context, at endpoint, listenErr error) erro
 	defer cancel()
 	var raw json.RawMessage
 	var other statusView
-	base := &url.URL{Scheme: "http", Host: reachable(at.text)}
-	if getJSON(ctx, base, "/api/v1/status", &raw) != nil || json.Unmarshal(raw, &other) != nil || other.PID == 0 {
+	port := adminPort{address: reachable(at.text)}
+	if s.config.adminTLS() { // what it says becomes part of a message, nothing else
+		port.tls = &tls.Config{InsecureSkipVerify: true}
+	}
+	if port.get(ctx, "/api/v1/status", &raw) != nil || json.Unmarshal(raw, &other) != nil || other.PID == 0 {
 		return listenErr
 	}
 	if other.Path == s.data {

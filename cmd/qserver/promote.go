@@ -28,6 +28,7 @@ It refuses where more than -promote-lag records are known to be missing, and whe
   -admin ADDRESS            the slave's (127.0.0.1:1978, or QSERVER_ADMIN)
   -force                    in spite of what is missing
   -repl-secret-file FILE    the server's, if it is on another machine
+  -admin-ca FILE            its HTTP port speaks TLS, with a certificate signed by one of these
 `,
 		run: promote,
 	}

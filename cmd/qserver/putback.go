@@ -64,8 +64,9 @@ func eachRecord(path string, fn func(*storage.LogRecord) error) error {
 	}
 }
 
-// putBack enqueues what the file's records from the LSN from on enqueued and is left. The whole file is verified before.
-func putBack(ctx context.Context, path string, from uint64, address string, stdout io.Writer) error {
+// putBack enqueues what the file's records from the LSN from on enqueued and is left. The whole file is verified before. again: also
+// what was put back before.
+func putBack(ctx context.Context, path string, from uint64, again bool, address string, stdout io.Writer) error {
 	l := left{make(map[uint64]bool), make(map[uint32]uint64), make(map[uint64]uint64)}
 	if err := eachRecord(path, func(rec *storage.LogRecord) error { l.note(rec); return nil }); err != nil {
 		return err
@@ -77,6 +78,10 @@ func putBack(ctx context.Context, path string, from uint64, address string, stdo
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	mark, err := openPutMark(path, address, from, again)
+	if err != nil {
+		return err
+	}
 	p := putter{conn: conn, in: bufio.NewReader(conn)}
 	var n, past, replaced int
 	enqueued := make(map[uint64]queue.Op) // those whose body comes later
@@ -112,9 +117,9 @@ func putBack(ctx context.Context, path string, from uint64, address string, stdo
 				n, rec.LSN, err, rec.LSN))
 		}
 		n++
-		return nil
+		return mark.passed(rec.LSN)
 	})
-	if err != nil {
+	if err = mark.end(err); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%d %s put back\n", n, plural(n, "message"))

@@ -19,7 +19,7 @@ import (
 func rejoinCommand() command {
 	return command{
 		name:  "rejoin",
-		usage: "DIR HOST:PORT",
+		usage: "[flags] DIR HOST:PORT",
 		short: "make an old master's folder ready to follow the new one",
 		help: `After a failover, for the data folder DIR of the old master, whose server is stopped. HOST:PORT
 is the new master's HTTP port. Records of its own, which the new master has not, are set aside in
@@ -31,6 +31,8 @@ What was set aside shows qserver ulog FILE; the messages that were enqueued and 
 puts back, at the new master: qserver ulog FILE -put HOST:PORT (its memcached port).
 
 Where the log doesn't reach back to all of these records nothing is changed.
+
+  -admin-ca FILE   the new master's HTTP port speaks TLS, with a certificate signed by one of these
 `,
 		run: rejoin,
 	}
@@ -56,8 +58,9 @@ func (p *peerEpochs) list() (epochs []queue.Epoch, err error) {
 	return epochs, nil
 }
 
-func rejoin(ctx context.Context, args, _ []string, stdout, stderr io.Writer) error {
-	operands, err := parseCommand("rejoin", args, nil, "DIR", "HOST:PORT")
+func rejoin(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	r := newRemote(environ)
+	operands, err := parseCommand("rejoin", args, []option{r.caOption()}, "DIR", "HOST:PORT")
 	if err != nil {
 		return err
 	}
@@ -68,20 +71,24 @@ func rejoin(ctx context.Context, args, _ []string, stdout, stderr io.Writer) err
 	if err := existingFolder(dir); err != nil {
 		return err
 	}
+	port, err := r.port(master)
+	if err != nil {
+		return err
+	}
 	var raw json.RawMessage
 	var peer struct {
 		peerStatus
 		peerEpochs
 	}
-	if err := ask(ctx, http.MethodGet, reachable(master), "/api/v1/replication", nil, &raw); err != nil {
+	if err := port.ask(ctx, http.MethodGet, "/api/v1/replication", nil, &raw); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(raw, &peer); err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("what answers at %s is no qserver's admin port: %w", master, err))
+		return port.noAdminPort(err)
 	}
 	epochs, err := peer.list()
 	if err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("what answers at %s is no qserver's admin port: %w", master, err))
+		return port.noAdminPort(err)
 	}
 	at, err := storage.StandingOf(dir, master, newProgress(stderr).report)
 	if err != nil {
@@ -91,6 +98,18 @@ func rejoin(ctx context.Context, args, _ []string, stdout, stderr io.Writer) err
 		return withCode(exitNotDone, fmt.Errorf("rejoin %s: it has a history of its own: it never had the same records as %s; nothing was changed", dir, master))
 	}
 	own, common := replication.Own(epochs, at.Epochs, at.Position.LSN)
+	mine := func(lsns []uint64) (storage.Sums, error) { return storage.SumsOf(dir, at.Position, lsns) }
+	theirs := func(lsns []uint64) (storage.Sums, error) { return port.sums(ctx, lsns) }
+	parting, err := replication.FindParting(mine, theirs, min(common, peer.LSN))
+	switch {
+	case err != nil:
+		return folderError("rejoin", dir, err)
+	case parting.Apart && !parting.Known:
+		return withCode(exitNotDone, fmt.Errorf("rejoin %s: it and %s have different records, in the same epoch, up to %d already, and one of the update logs"+
+			" does not reach back further; nothing was changed; to keep what it has move the folder away and start with an empty one", dir, master, parting.Common))
+	case parting.Apart:
+		own, common = at.Position.LSN-parting.Common, parting.Common
+	}
 	switch {
 	case own == 0 && at.Position.LSN > peer.LSN:
 		return withCode(exitNotDone, fmt.Errorf("rejoin %s: it stands at record %d and %s, in the same epoch, at %d only: it is no new master, or is"+
@@ -114,6 +133,18 @@ func rejoin(ctx context.Context, args, _ []string, stdout, stderr io.Writer) err
 		"to put back what was enqueued: qserver ulog %s -put HOST:PORT\nto follow: start it with -sid, -mhost and -mport\n",
 		own, plural(int(own), "record"), master, path, path, path)
 	return err
+}
+
+// sums asks the server for the sums of its log.
+func (p adminPort) sums(ctx context.Context, lsns []uint64) (s storage.Sums, err error) {
+	var raw json.RawMessage
+	if err := p.ask(ctx, http.MethodGet, replication.SumsURI(lsns), nil, &raw); err != nil {
+		return s, err
+	}
+	if s, err = replication.ParseSums(raw); err != nil {
+		err = p.noAdminPort(err)
+	}
+	return s, err
 }
 
 // asidePath is a name that no file has.

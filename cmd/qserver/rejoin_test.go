@@ -87,6 +87,15 @@ func TestRejoin(t *testing.T) {
 	wantRange(t, got[210:], 201, 300)
 	wantRange(t, drainQueue(t, slave.address, "other"), 3, 5)
 
+	// It is put back once, unless -again is given.
+	if out, err := tryRun(t, "ulog", files[0], "-put", slave.address); exitCode(err) != exitNotDone || !strings.Contains(fmt.Sprint(err), "-again") || out != "" {
+		t.Errorf("put back twice: %q %v, want a refusal", out, err)
+	}
+	if out := mustRun(t, "ulog", files[0], "-put", slave.address, "-again"); out != "104 messages put back\n" {
+		t.Errorf("put back again: %q", out)
+	}
+	drainQueue(t, slave.address, "jobs")
+
 	// A changed file puts nothing back.
 	b, err := os.ReadFile(files[0])
 	if err != nil {
@@ -127,4 +136,65 @@ func TestRejoinWithout(t *testing.T) {
 		t.Errorf("rejoin of no data folder: %v", err)
 	}
 	wantRange(t, drainQueue(t, slave.address, "jobs"), 1, 20)
+}
+
+// TestRejoinSameEpoch: the master's folder was copied by hand and a second server wrote on it, in the same epoch. Just its own
+// records are set aside.
+func TestRejoinSameEpoch(t *testing.T) {
+	t.Parallel()
+	admin := freeAddress(t)
+	master := startNode(t, "-sid", "1", "-admin", admin, "-drain", "0s")
+	enqueueRange(t, master.address, "jobs", 1, 100)
+	master.kill()
+	copied := startNode(t, "-sid", "2", "-drain", "0s")
+	copied.kill()
+	if err := os.RemoveAll(copied.k.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(copied.k.dir, os.DirFS(master.k.dir)); err != nil {
+		t.Fatal(err)
+	}
+	master.start()
+	copied.start()
+	enqueueRange(t, master.address, "jobs", 101, 300)
+	enqueueRange(t, copied.address, "jobs", 1001, 1030)
+	c, err := dialWire(copied.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	wantRange(t, c.take(t, "jobs", 10, true), 1, 10)
+	copied.kill()
+
+	copied.args = []string{"-sid", "2", "-admin", freeAddress(t), "-drain", "0s", "-mhost", "127.0.0.1", "-mport", portOf(admin)}
+	copied.start()
+	var refused replicationAnswer
+	for late := time.Now().Add(patience); refused.Master == nil || refused.Master.State != "refused"; time.Sleep(5 * time.Millisecond) {
+		if refused, err = askReplication(copied.args[3]); err != nil || time.Now().After(late) {
+			t.Fatalf("%v, %+v: want that it is refused", err, refused.Master)
+		}
+	}
+	const own = 30 + 10
+	if want := fmt.Sprintf("the slave has %d records of its own", own); !strings.Contains(refused.Master.Error, want) {
+		t.Errorf("refused with %q, want %q", refused.Master.Error, want)
+	}
+	copied.kill()
+	if out := mustRun(t, "rejoin", copied.k.dir, admin); !strings.HasPrefix(out, fmt.Sprintf("%d records that %s has not", own, admin)) {
+		t.Errorf("rejoin printed %q", out)
+	}
+	files, _ := filepath.Glob(filepath.Join(copied.k.dir, "own-records-*"))
+	if len(files) != 1 {
+		t.Fatalf("files %q, want one", files)
+	}
+	if n := strings.Count(mustRun(t, "ulog", files[0]), "\n"); n != own {
+		t.Errorf("ulog prints %d lines of it, want %d", n, own)
+	}
+	copied.start()
+	follows(t, copied.args[3], admin)
+	if out := mustRun(t, "ulog", files[0], "-put", master.address); out != "30 messages put back\n" {
+		t.Errorf("put back: %q", out)
+	}
+	got := drainQueue(t, master.address, "jobs")
+	wantRange(t, got[:300], 1, 300)
+	wantRange(t, got[300:], 1001, 1030)
 }

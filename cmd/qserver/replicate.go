@@ -75,7 +75,7 @@ func newReplica(s *server, address string) *replica {
 func (s *server) newSlave() *replication.Slave {
 	c := s.config
 	return &replication.Slave{SID: c.sid, Address: s.replica.address, Store: s.store, Dir: s.data, Secret: s.secret, Interval: c.riv,
-		Version: version, Log: s.log}
+		TLS: s.gate.peers.config, Version: version, Log: s.log}
 }
 
 // firstCopy gets a new slave what its master has, before anybody is served: the memcached port opens behind it.
@@ -191,6 +191,7 @@ func (s *server) replicationHandlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		replication.Path:      s.replica.master.Handler(),
 		"/api/v1/replication": replication.StatusHandler(s.replica.master, s.replica.following),
+		replication.SumsPath:  replication.SumsHandler(s.replica.master),
 		promotePath:           s.roleHandler(s.servePromote),
 		followPath:            s.roleHandler(s.serveFollow),
 	}

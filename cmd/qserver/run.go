@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,10 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 	if err != nil {
 		return s.whoElse(ctx, adminAt, err)
 	}
-	s.log.Info("admin port open", "address", ln.Addr().String())
+	s.log.Info("admin port open", "address", ln.Addr().String(), "tls", s.config.adminTLS())
+	if s.config.adminTLS() {
+		ln = tls.NewListener(ln, s.gate.certificates.adminConfig())
+	}
 	go s.listen("admin", ln, s.web.Serve)
 	defer s.web.Close()
 
@@ -156,7 +160,7 @@ func (s *server) run(ctx context.Context, adminAt, listenAt endpoint, p *progres
 		return errors.Join(err, removePID(), s.store.Close())
 	}
 	serve := s.mc.Serve
-	if t := s.gate.certificates; t != nil {
+	if t := s.gate.certificates; s.config.listenTLS() {
 		serve = func(ln net.Listener) error { return s.mc.ServeTLS(ln, t.config()) }
 	}
 	s.log.Info("memcached port open", "address", ln.Addr().String())
@@ -233,7 +237,7 @@ func (s *server) failure() error {
 // reload is what SIGHUP asks for.
 func (s *server) reload() {
 	if s.file == nil && s.gate == (gate{}) {
-		s.log.Info("SIGHUP without effect: there is no -log file, no -auth-file and no -tls-cert")
+		s.log.Info("SIGHUP without effect: there is no -log file, no -auth-file, no -tls-cert and no -admin-ca")
 		return
 	}
 	s.reopenLog()

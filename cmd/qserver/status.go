@@ -22,12 +22,13 @@ const (
 func statusCommand() command {
 	return command{
 		name:  "status",
-		usage: "[-admin ADDRESS] [-json]",
+		usage: "[flags]",
 		short: "ask a running server for its state and counts",
 		help: `Asks a running server over HTTP and prints its state and a row for each queue. messages is
 every live one: ready, delayed and reserved.
 
   -admin ADDRESS   as the server was given it (127.0.0.1:1978, or QSERVER_ADMIN)
+  -admin-ca FILE   the port speaks TLS (-tls-ports), with a certificate signed by one of these
   -json            for programs: {"status": {…}, "queues": [{…}, …]}, as on /api/v1
 `,
 		run: status,
@@ -35,17 +36,15 @@ every live one: ready, delayed and reserved.
 }
 
 func status(ctx context.Context, args, environ []string, stdout, _ io.Writer) error {
-	asJSON, admin := false, "127.0.0.1:1978"
-	for _, e := range environ {
-		if value, ok := strings.CutPrefix(e, "QSERVER_ADMIN="); ok && value != "" {
-			admin = value
-		}
-	}
-	options := []option{{"admin", false, address(&admin)}, {"json", true, toggle(&asJSON)}}
-	if _, err := parseCommand("status", args, options); err != nil {
+	asJSON, r := false, newRemote(environ)
+	if _, err := parseCommand("status", args, []option{r.adminOption(), r.caOption(), {"json", true, toggle(&asJSON)}}); err != nil {
 		return err
 	}
-	answer, err := askStatus(ctx, admin)
+	port, err := r.port(r.admin)
+	if err != nil {
+		return err
+	}
+	answer, err := askStatus(ctx, port)
 	if err != nil {
 		return err
 	}
@@ -62,10 +61,9 @@ type statusAnswer struct {
 }
 
 // askStatus reads the state and all pages of queues. While a server recovers it has no queues to tell.
-func askStatus(ctx context.Context, admin string) (statusAnswer, error) {
+func askStatus(ctx context.Context, port adminPort) (statusAnswer, error) {
 	answer := statusAnswer{Queues: []json.RawMessage{}}
-	base := &url.URL{Scheme: "http", Host: reachable(admin)}
-	if err := getJSON(ctx, base, "/api/v1/status", &answer.Status); err != nil {
+	if err := port.get(ctx, "/api/v1/status", &answer.Status); err != nil {
 		return answer, err
 	}
 	var state struct{ Messages *struct{} }
@@ -77,7 +75,7 @@ func askStatus(ctx context.Context, admin string) (statusAnswer, error) {
 			Queues []json.RawMessage
 			Next   string
 		}
-		if err := getJSON(ctx, base, next, &page); err != nil {
+		if err := port.get(ctx, next, &page); err != nil {
 			return answer, err
 		}
 		answer.Queues = append(answer.Queues, page.Queues...)
@@ -95,32 +93,25 @@ func reachable(admin string) string {
 	return admin
 }
 
-func getJSON(ctx context.Context, base *url.URL, ref string, into any) error {
+// get reads a JSON answer.
+func (p adminPort) get(ctx context.Context, uri string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	address, err := base.Parse(ref)
+	request, err := p.request(ctx, http.MethodGet, uri)
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	status, body, err := p.send(request, statusLimit)
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without a proxy
-	response, err := client.Do(request)
-	if err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("no server answers at %s: %w", base.Host, err))
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, statusLimit))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body[:min(len(body), 200)])))
-	}
-	if err == nil {
+	if status != http.StatusOK {
+		err = fmt.Errorf("%d: %s", status, strings.TrimSpace(string(body[:min(len(body), 200)])))
+	} else {
 		err = json.Unmarshal(body, into)
 	}
 	if err != nil {
-		return withCode(exitUnavailable, fmt.Errorf("what answers at %s is no qserver's admin port: %w", address, err))
+		return p.noAdminPort(err)
 	}
 	return nil
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 )
@@ -29,13 +27,8 @@ func (c *certificates) reload() error {
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if c.ca != "" {
-		text, err := os.ReadFile(c.ca)
-		if err != nil {
-			return fmt.Errorf("certificate authority: %w", err)
-		}
-		config.ClientCAs = x509.NewCertPool()
-		if !config.ClientCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("certificate authority %s: no certificate in PEM form is in it", c.ca)
+		if config.ClientCAs, err = readAuthorities(c.ca); err != nil {
+			return err
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 		config.SessionTicketsDisabled = true // each connection shows its certificate
@@ -52,13 +45,23 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
+// adminConfig is that of the HTTP port, which asks nobody for a certificate.
+func (c *certificates) adminConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"}, // connections of slaves are upgraded, which HTTP/2 has not
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current.Load().Certificates[0], nil },
+	}
+}
+
 // ends is when the server's certificate does.
 func (c *certificates) ends() time.Time { return c.current.Load().Certificates[0].Leaf.NotAfter }
 
-// gate is who is let in to the memcached port, and how. Its parts are nil where they were not asked for.
+// gate is who is let in, and how, and whom this server trusts. Its parts are nil where they were not asked for.
 type gate struct {
 	accounts     *accounts
-	certificates *certificates
+	certificates *certificates // of the ports that -tls-ports names
+	peers        *peerCA
 }
 
 func openGate(c *config) (g gate, err error) {
@@ -75,7 +78,8 @@ func openGate(c *config) (g gate, err error) {
 			return g, withCode(exitConfig, fmt.Errorf("-tls-cert: %w", err))
 		}
 	}
-	return g, nil
+	g.peers, err = openPeerCA(c.adminCA)
+	return g, err
 }
 
 // checkGate looks at settings of the gate that depend on each other.
@@ -85,9 +89,17 @@ func (c *config) checkGate() error {
 		return usageError("-tls-cert and -tls-key go together: give both")
 	case c.tlsCA != "" && c.tlsCert == "":
 		return usageError("-tls-ca without -tls-cert: clients show certificates over TLS only")
+	case c.tlsPorts != "listen" && c.tlsCert == "":
+		return usageError("-tls-ports %s without -tls-cert: TLS needs a certificate", c.tlsPorts)
+	case c.tlsCA != "" && !c.listenTLS():
+		return usageError("-tls-ca with -tls-ports admin: it is for clients of the memcached port, which would speak no TLS")
 	}
 	return nil
 }
+
+// listenTLS and adminTLS say which ports speak TLS.
+func (c *config) listenTLS() bool { return c.tlsCert != "" && c.tlsPorts != "admin" }
+func (c *config) adminTLS() bool  { return c.tlsCert != "" && c.tlsPorts != "listen" }
 
 // asks says whether the memcached port asks who somebody is.
 func (c *config) asks() bool { return c.authFile != "" || c.tlsCA != "" }
@@ -96,8 +108,9 @@ func (c *config) asks() bool { return c.authFile != "" || c.tlsCA != "" }
 func (s *server) tellGate(listenAt endpoint) {
 	if s.gate.certificates != nil {
 		s.tellCertificate()
-	} else if s.gate.accounts != nil && !listenAt.addr.IP.IsLoopback() {
-		s.log.Warn("passwords cross the network as they are: -listen is not a loopback address, and there is no -tls-cert")
+	}
+	if !s.config.listenTLS() && s.gate.accounts != nil && !listenAt.addr.IP.IsLoopback() {
+		s.log.Warn("passwords cross the network as they are: -listen is not a loopback address, and it speaks no TLS (-tls-cert)")
 	}
 }
 
@@ -116,6 +129,13 @@ func (s *server) reloadGate() {
 		} else {
 			s.log.Info("certificate read anew", "file", t.cert, "ends", t.ends())
 			s.tellCertificate()
+		}
+	}
+	if p := s.gate.peers; p != nil {
+		if err := p.reload(); err != nil {
+			s.log.Error("authorities of -admin-ca not read anew, the old ones stay", "error", err)
+		} else {
+			s.log.Info("authorities of -admin-ca read anew", "file", p.file)
 		}
 	}
 	if a := s.gate.accounts; a != nil {

@@ -36,7 +36,9 @@ that made them. With a stopped server's folder all names are known.
   -json            for programs: an object a line; a body that is no UTF-8 is in "body_base64"
   -put HOST:PORT   enqueue at the server there (its memcached port) every message of FILE that
                    was enqueued and neither acked, expired nor purged in it. It prints how many.
-                   If it breaks off it says with which -from to go on.
+                   If it breaks off it says with which -from to go on. FILE.put says how far it
+                   has come: what was put back is not put back again
+  -again           unless this is given
 `,
 		run: printLog,
 	}
@@ -59,19 +61,19 @@ const followEvery = 50 * time.Millisecond
 
 func printLog(ctx context.Context, args, _ []string, stdout, _ io.Writer) error {
 	var from uint64
-	var follow, asJSON bool
+	var follow, asJSON, again bool
 	var put string
 	operands, err := parseCommand("ulog", args, []option{{"from", false, lsn(&from)}, {"follow", true, toggle(&follow)},
-		{"json", true, toggle(&asJSON)}, {"put", false, address(&put)}}, "DIR")
+		{"json", true, toggle(&asJSON)}, {"put", false, address(&put)}, {"again", true, toggle(&again)}}, "DIR")
 	if err != nil {
 		return err
 	}
 	path := operands[0]
 	if put != "" {
 		if follow || asJSON {
-			return usageError("ulog: -put goes with -from only")
+			return usageError("ulog: -put goes with -from and -again only")
 		}
-		return putBack(ctx, path, from, put, stdout)
+		return putBack(ctx, path, from, again, put, stdout)
 	}
 	r, err := openLogFiles(path, from)
 	if err != nil {

@@ -156,7 +156,7 @@ func TestUlogErrors(t *testing.T) {
 		{[]string{filepath.Dir(file)}, "is not a data folder of qserver", exitNoInput},
 		{[]string{file}, "neither a data folder nor a file of records set aside", exitSoftware},
 		{[]string{"-put", "127.0.0.1:1", dir}, "-put takes a file", exitUsage},
-		{[]string{"-put", "127.0.0.1:1", "-json", file}, "-put goes with -from only", exitUsage},
+		{[]string{"-put", "127.0.0.1:1", "-json", file}, "-put goes with -from and -again only", exitUsage},
 	} {
 		err := printLog(t.Context(), tt.args, nil, io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || exitCode(err) != tt.code {
