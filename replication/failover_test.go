@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"qserver/replication"
 	"qserver/storage"
@@ -105,6 +106,7 @@ func TestSwitchOver(t *testing.T) {
 	const clients = 3
 	var load sync.WaitGroup
 	stored, begun := make([]int, clients), make(chan struct{}, clients)
+	late := time.Now().Add(20 * time.Second)
 	for i := range clients {
 		load.Go(func() {
 			c := m.store.NewSession("load")
@@ -119,6 +121,10 @@ func TestSwitchOver(t *testing.T) {
 						t.Errorf("client %d: %v", i, err)
 					}
 					stored[i] = n
+					return
+				}
+				if time.Now().After(late) {
+					t.Errorf("client %d: nothing is refused", i)
 					return
 				}
 				if n == 100 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"qserver/storage"
+	"qserver/storage/ulog"
 )
 
 // The fuzz targets of whole sides get frames of the right form, so that what is behind the sum is reached: of each frame one byte
@@ -80,11 +81,10 @@ func fuzzStore(f *testing.F, dir, master string) *storage.Store {
 	return st
 }
 
-// FuzzMaster is a master that is talked to by anyone: it does not panic or hang, its store stays as it is, and the log is kept for no
-// slave beyond its end.
-func FuzzMaster(f *testing.F) {
-	st := fuzzStore(f, f.TempDir(), "")
+func fuzzMessages(f *testing.F, st *storage.Store) {
+	f.Helper()
 	c := st.NewSession("")
+	defer c.Close()
 	for range 20 {
 		if _, err := c.Enqueue([]byte("q"), storage.PutRequest{Body: []byte("body")}); err != nil {
 			f.Fatal(err)
@@ -93,16 +93,45 @@ func FuzzMaster(f *testing.F) {
 	if err := errors.Join(c.Commit(), st.Sync()); err != nil {
 		f.Fatal(err)
 	}
-	c.Close()
+}
+
+// strangeRecords is a frame of a master's first records, with another sum than theirs.
+func strangeRecords(f *testing.F) []byte {
+	f.Helper()
+	st := fuzzStore(f, f.TempDir(), "")
+	fuzzMessages(f, st)
+	feed, err := st.Feed("2", ulog.Position{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer feed.Close()
+	frame, n, end, err := feed.Append(beginRecords(nil), 1<<20)
+	if err != nil || n == 0 {
+		f.Fatalf("%d records, %v", n, err)
+	}
+	end.Chain++
+	h := recordsHead{end: end, count: uint32(n)}
+	return h.endRecords(frame)
+}
+
+// FuzzMaster is a master that is talked to by anyone: it does not panic or hang, its store stays as it is, and the log is kept for no
+// slave beyond its end.
+func FuzzMaster(f *testing.F) {
+	st := fuzzStore(f, f.TempDir(), "")
+	fuzzMessages(f, st)
 	at := st.Position()
 	m := &Master{SID: 1}
 	m.Attach(st)
 	f.Cleanup(m.Detach)
 
 	hi := &hello{sid: 2, history: st.History(), position: at, version: "1"}
-	for _, frame := range messages() {
-		f.Add(script(frame.append(nil)))
-		f.Add(script(hi.append(nil), new(proof).append(nil), frame.append(nil)))
+	for _, m := range messages() {
+		frame := m.append(nil)
+		for _, frame := range [][]byte{frame, frame[:len(frame)-1]} { // whole, and with a payload that is too short
+			f.Add(script(frame))
+			f.Add(script(hi.append(nil), frame))
+			f.Add(script(hi.append(nil), new(proof).append(nil), frame))
+		}
 	}
 	f.Add(script(hi.append(nil), new(proof).append(nil), (&ack{at.LSN, at.LSN}).append(nil), (&ack{1 << 63, 1 << 63}).append(nil)))
 	f.Add(script(hi.append(nil), new(proof).append(nil), recordsFrame()))
@@ -129,13 +158,17 @@ func FuzzSlave(f *testing.F) {
 	s := &Slave{SID: 2, Address: "master:1978", Store: st, Dir: dir}
 	stream, tree := &welcome{mode: modeStream, sid: 1}, &welcome{mode: modeCopy, sid: 1}
 	challenged := new(challenge).append(nil)
-	for _, frame := range messages() {
-		f.Add(script(frame.append(nil)))
-		f.Add(script(challenged, frame.append(nil)))
-		f.Add(script(challenged, stream.append(nil), frame.append(nil)))
-		f.Add(script(challenged, tree.append(nil), frame.append(nil)))
+	for _, m := range messages() {
+		frame := m.append(nil)
+		for _, frame := range [][]byte{frame, frame[:len(frame)-1]} { // whole, and with a payload that is too short
+			f.Add(script(frame))
+			f.Add(script(challenged, frame))
+			f.Add(script(challenged, stream.append(nil), frame))
+			f.Add(script(challenged, tree.append(nil), frame))
+		}
 	}
 	f.Add(script(challenged, stream.append(nil), recordsFrame()))
+	f.Add(script(challenged, stream.append(nil), strangeRecords(f)))
 	data := bytes.Repeat([]byte("page"), 2048)
 	for _, sum := range []uint32{0, crc32.Checksum(data, castagnoli)} {
 		f.Add(script(challenged, tree.append(nil), (&copyBegin{size: uint64(len(data))}).append(nil),

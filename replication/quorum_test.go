@@ -57,10 +57,15 @@ func (g *gate) shut() {
 	g.open = make(chan struct{})
 }
 
+// lift opens it. Idempotent.
 func (g *gate) lift() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	close(g.open)
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
 }
 
 func (g *gate) waits() bool {
@@ -80,6 +85,7 @@ func quorumOf(t *testing.T, slaves int, timeout time.Duration, refuse bool) (m *
 		so := quick()
 		so.Sync, so.FS = storage.SyncEnqueue, g
 		n := newNode(t, 2+i, so).follow(pipe(m))
+		t.Cleanup(g.lift) // before the node ends, which needs its disk
 		s, disks = append(s, n), append(disks, g)
 	}
 	waitFor(t, "enough slaves follow", func() bool { return !m.store.SharedState().Away })
