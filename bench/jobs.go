@@ -247,7 +247,11 @@ func (s *search) step(ctx context.Context, perSecond int, w workforce) (ok bool,
 	if !t.passed {
 		answer = "no"
 	}
-	s.steps.row(append(row, span(t.worst), answer)...)
+	var worst any = span(t.worst)
+	if t.worst >= time.Duration(maxLatency) {
+		worst = "not started in time"
+	}
+	s.steps.row(append(row, worst, answer)...)
 	if t.passed {
 		for i, p99 := range t.frames {
 			s.series.point(fmt.Sprintf("%s, %s, cores: %d, %d/s, %v", s.contestant.name, s.kind, s.cores, perSecond, w), (time.Duration(i) * s.frame).Seconds(), float64(p99)/1e6)

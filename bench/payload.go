@@ -175,18 +175,13 @@ func (p *payload) run(ctx context.Context, turns int) error {
 	if p.s.proc == nil {
 		return nil
 	}
-	m, err := p.s.proc.memory()
-	if err != nil {
-		return err
-	}
-	p.peak = m.Peak
 	select {
 	case <-time.After(p.rest):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	m, err = p.s.proc.memory()
-	p.after = m.RSS
+	m, err := p.s.proc.memory()
+	p.peak, p.after = m.Peak, m.RSS // the highest may come when all was answered
 	return err
 }
 

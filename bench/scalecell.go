@@ -211,9 +211,9 @@ const (
 	// batched is how many times that in pipelined batches.
 	batched = 10
 	// plentyBytes is how much all connections are given at most.
-	plentyBytes = 1 << 30
+	plentyBytes = 256 << 20
 	// streamedBytes is how much they store at most where none waits for an answer.
-	streamedBytes = 2 << 30
+	streamedBytes = 512 << 20
 )
 
 // enough is how many messages each connection is to find.
