@@ -292,11 +292,10 @@ func (s *Store) refill(q *queue.Queue) error {
 		}
 		s.dropPages(rows)
 		s.lockIndex()
-		if s.epoch != epoch {
+		if s.epoch != epoch || !s.ix.FillWindow(q, pri, id, rows, complete) {
 			s.unlockIndex()
 			continue
 		}
-		s.ix.FillWindow(q, rows, complete)
 		missing := q.ColdReady()
 		s.pressureLocked()
 		s.unlockIndex()

@@ -195,3 +195,46 @@ func TestReceiptsAreNeverGivenTwice(t *testing.T) {
 		t.Fatalf("%d receipts left before the log reserved any", left)
 	}
 }
+
+// Messages that leave memory between the reading of a queue's next rows and their arrival are read again, not forgotten.
+func TestEvictedWhileRowsAreRead(t *testing.T) {
+	b := newBench(t)
+	var rows []queue.Row
+	for i := range 3 {
+		id := b.put("q", string('a'+rune(i)), 1)
+		rows = append(rows, queue.Row{ID: id, Queue: 1, Pri: 1, Size: 1, Body: []byte{'a' + byte(i)}})
+	}
+	q := b.ix.Lookup([]byte("q"))
+	b.ix.BeginStride(1)
+	b.ix.TreeAdvanced(b.lsn, rows[2].ID+1)
+	none := queue.Limits{}
+	for !b.ix.Settle(100, none) {
+	}
+	fill := func(rows []queue.Row, pri uint32, id uint64, complete bool) bool {
+		t.Helper()
+		if _, refill := b.ix.Head(q); !refill {
+			t.Fatal("no refill wanted")
+		}
+		return b.ix.FillWindow(q, pri, id, rows, complete)
+	}
+	pri, id := q.ColdFrom()
+	if id != rows[0].ID || !fill(rows[:2], pri, id, false) {
+		t.Fatalf("begin at %d, want %d, and the first two taken", id, rows[0].ID)
+	}
+	pri, id = q.ColdFrom() // where a refill begins to read
+	if id != rows[2].ID {
+		t.Fatalf("goes on at %d, want %d", id, rows[2].ID)
+	}
+	b.ix.EvictWarm(0, none)
+	if b.ix.FillWindow(q, pri, id, rows[2:], true) {
+		t.Error("the last row was taken although others before it had left")
+	}
+	pri, id = q.ColdFrom()
+	if q.ColdReady() > 0 && !b.ix.FillWindow(q, pri, id, rows[id-rows[0].ID:], true) {
+		t.Error("not taken")
+	}
+	var h queue.Holder
+	for _, want := range []string{"a", "b", "c"} {
+		wantBody(t, b.take("q", &h, queue.ReserveOpts{}), want)
+	}
+}

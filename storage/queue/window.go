@@ -18,9 +18,13 @@ func (q *Queue) message(row *Row, lane TreeLane) *Message {
 		queue: q, lane: lane}
 }
 
-// FillWindow takes rows that were read from the tree's ready lane of q, in order, from ColdFrom on. complete means that
-// they reach the end of the lane. The tree must stand where it stood when the rows were read.
-func (ix *Index) FillWindow(q *Queue, rows []Row, complete bool) {
+// FillWindow takes rows that were read from the tree's ready lane of q, in order, from (pri, id) on, which was ColdFrom. complete
+// means that they reach the end of the lane. The tree must stand where it stood when the rows were read. false, and nothing is done:
+// ColdFrom has moved meanwhile, since a message before these rows was evicted; read again.
+func (ix *Index) FillWindow(q *Queue, pri uint32, id uint64, rows []Row, complete bool) bool {
+	if q.coldFrom != (laneKey{pri, id}) {
+		return false
+	}
 	for i := range rows {
 		row := &rows[i]
 		if row.ID <= q.purgedID || ix.memory.isGone(row.ID) || ix.held[row.ID] != nil || q.find(row.Pri, row.ID) != nil {
@@ -37,6 +41,7 @@ func (ix *Index) FillWindow(q *Queue, rows []Row, complete bool) {
 		q.coldFrom = laneKey{1<<32 - 1, 1<<64 - 1}
 	}
 	ix.serve(q)
+	return true
 }
 
 // Limits says how much may stay in memory after a checkpoint.
