@@ -49,17 +49,18 @@ type storyCase struct {
 	dial    func(t *testing.T, s *programServer, timeout time.Duration) storyClient // in place of these, for a client in Go
 	prefix  string                                                                  // what the library puts before each key
 
-	lease      bool   // it moves between connections: reserves with a lease, acks by receipt, or by tag if it shows none
-	silent     bool   // it asks for no answers to what it stores and deletes
-	noReceipts bool   // it doesn't show receipts
-	noBulk     bool   // of what it takes several at once it doesn't show receipts
-	noBatch    bool   // it can't read a list
-	noProgress bool   // it has no cas
-	noMissing  bool   // its delete takes NOT_FOUND for success
-	noLarge    bool   // it is spared the body of 20 MiB: another case of its library has it, or reading it takes minutes
-	keeps      bool   // it keeps its connection after a wait that timed out, and drops what comes late: it waits with a lease
-	noOrder    bool   // it asks for several in an order of its own
-	flags      uint32 // the highest flags that a user may set; 0: none
+	lease      bool     // it moves between connections: reserves with a lease, acks by receipt, or by tag if it shows none
+	silent     bool     // it asks for no answers to what it stores and deletes
+	noReceipts bool     // it doesn't show receipts
+	noBulk     bool     // of what it takes several at once it doesn't show receipts
+	noBatch    bool     // it can't read a list
+	noProgress bool     // it has no cas
+	noMissing  bool     // its delete takes NOT_FOUND for success
+	server     []string // arguments for the server
+	noLarge    bool     // it is spared the body of 20 MiB: another case of its library has it, or reading it takes minutes
+	keeps      bool     // it keeps its connection after a wait that timed out, and drops what comes late: it waits with a lease
+	noOrder    bool     // it asks for several in an order of its own
+	flags      uint32   // the highest flags that a user may set; 0: none
 	compresses bool
 	drops      bool // an error line costs it the connection
 }
@@ -273,7 +274,7 @@ func runStories(t *testing.T, program string, cases ...storyCase) {
 			if c.program != nil {
 				c.program(t)
 			}
-			testStory(t, startProgram(t, program), &c)
+			testStory(t, startProgram(t, program, c.server...), &c)
 		})
 	}
 }

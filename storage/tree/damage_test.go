@@ -187,7 +187,7 @@ func isDamage(err error) bool {
 
 func cases(t *testing.T, n int) int {
 	t.Helper()
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		return n / 10
 	}
 	return n

@@ -141,7 +141,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	r := newRand(t)
 	rounds := 300
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		rounds = 60
 	}
 	path := filepath.Join(t.TempDir(), "tree")

@@ -1,5 +1,0 @@
-//go:build race
-
-package tree_test
-
-const raceEnabled = true
