@@ -19,7 +19,11 @@ type run struct {
 	payload []byte // what the batch's records lie in
 }
 
-const runsAhead = 4
+const (
+	runsAhead   = 4
+	catchUpSync = 50 * time.Millisecond // between two syncs of a slave that is
+	catchUpFrom = 4 << 20               // so many bytes behind, or more
+)
 
 // follow takes records until the connection ends or ctx does.
 func (s *Slave) follow(ctx context.Context, l *link) error {
@@ -100,6 +104,13 @@ func (s *Slave) heard(synced, behind uint64) {
 	s.lag.there(synced, time.Now())
 }
 
+// farBehind says whether much of the master's log was not even received.
+func (s *Slave) farBehind() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behind > catchUpFrom
+}
+
 func (s *Slave) apply(ctx context.Context, runs <-chan *run, free chan<- *run, applied chan<- struct{}) error {
 	for {
 		var r *run
@@ -146,6 +157,13 @@ func (s *Slave) ack(ctx context.Context, l *link, applied <-chan struct{}) error
 	for {
 		select {
 		case <-applied:
+			if s.farBehind() { // many runs share a sync, which would hold up the next ones' writes
+				select {
+				case <-time.After(catchUpSync):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
