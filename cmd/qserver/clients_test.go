@@ -181,9 +181,11 @@ func startProgram(t *testing.T, program string, args ...string) *programServer {
 	return s
 }
 
-func (s *programServer) address(text string) string {
-	line, _ := s.line(text)
+// address is the one in the log line that contains text.
+func (c *child) address(text string) string {
+	line, _ := c.line(text)
 	_, address, _ := strings.Cut(strings.TrimSpace(line), "address=")
+	address, _, _ = strings.Cut(address, " ")
 	return address
 }
 

@@ -224,9 +224,7 @@ func start(ts *testscript.TestScript, name string, args []string, open func() (i
 		ts.Fatalf("server %s ended before it was ready:\n%s", name, all)
 	}
 	for variable, text := range map[string]string{"_ADDR": "memcached port open", "_ADMIN": "admin port open"} {
-		line, _ := c.line(text)
-		_, address, _ := strings.Cut(strings.TrimSpace(line), "address=")
-		ts.Setenv(name+variable, address)
+		ts.Setenv(name+variable, c.address(text))
 	}
 	ts.Setenv(name+"_PID", strconv.Itoa(c.cmd.Process.Pid))
 }
