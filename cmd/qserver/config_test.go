@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 		memory: 256 * mib, bodyMemory: 128 * mib, maxItemSize: 64 * mib, maxHeld: 10000,
 		socketMode: 0o600, get: "reserve", keyOptions: true, ttl: true,
 		drain: 5 * time.Second, logLevel: slog.LevelInfo,
-		mport: "1978", ulogKeep: 4 * gib,
+		mport: "1978", ulogKeep: 4 * gib, tlsPorts: "listen",
 		promoteLag: 10000, minSlavesTimeout: time.Second, minSlavesMode: "degrade",
 	}
 	if !reflect.DeepEqual(got, want) {
