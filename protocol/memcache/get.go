@@ -190,14 +190,14 @@ func (c *conn) getFailed(err error) bool {
 	return err == nil
 }
 
-// deliver answers a message; a long list is sent while it is made.
+// deliver answers a message; a long list is sent while it is made, but not by an event loop.
 func (c *conn) deliver(g *getLine, k *queueKey, d storage.Delivery) bool {
 	receipt := int64(-1)
 	if g.receipt {
 		receipt = int64(d.Receipt)
 	}
 	c.out.value(k.raw, d.Flags, d.Body, receipt)
-	return c.out.size < flushAt || c.settle()
+	return c.out.size < flushAt || c.onLoop || c.settle()
 }
 
 // keySet remembers byte strings of one command line. It is for few of them mostly, and stays quick with many.

@@ -64,6 +64,51 @@ func TestHangUpOfParkedConnection(t *testing.T) {
 	b.do("get q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n")
 }
 
+// A peer that does not read its large message keeps nobody else waiting, be it asked for or waited for.
+func TestUnreadMessageHoldsUpNobody(t *testing.T) {
+	s := start(t, tcp, nil)
+	const size = 20 << 20
+	body := repeat("x", size)
+	for _, ask := range []string{"get q\r\n", "get q/t=60000\r\n"} {
+		slow, err := net.Dial("tcp", s.ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slow.Close()
+		slow.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(slow, "version\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(slow, make([]byte, len("VERSION 1.2.3\r\n"))); err != nil {
+			t.Fatal(err)
+		}
+		set := func() { s.dial().do(fmt.Sprintf("set q 0 0 %d\r\n%s\r\n", size, body), "STORED\r\n") }
+		if strings.Contains(ask, "/t=") {
+			io.WriteString(slow, ask)
+			eventually(t, "nobody waits", func() bool { return s.queue("q").Waiters == 1 })
+			set()
+		} else {
+			set()
+			io.WriteString(slow, ask)
+		}
+		eventually(t, "the message is not taken", func() bool { return s.queue("q").Reserved == 1 })
+		for range 8 { // on every loop
+			c := s.dial()
+			for range 3 {
+				c.wantOpen()
+			}
+		}
+		head := "VALUE " + strings.Fields(ask)[1] + fmt.Sprintf(" 0 %d\r\n", size)
+		want := head + body + "\r\nEND\r\n"
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(slow, got); err != nil || string(got) != want {
+			t.Fatalf("%q: got something else, or %v", ask, err)
+		}
+		io.WriteString(slow, "delete q\r\n")
+		io.ReadFull(slow, make([]byte, len("DELETED\r\n")))
+	}
+}
+
 func TestParkedIdleTimeout(t *testing.T) {
 	const idle = 300 * time.Millisecond
 	s := start(t, tcp, func(s *memcache.Server, _ *storage.Options) { s.IdleTimeout = idle })
