@@ -67,6 +67,9 @@ func newNamespace(t *testing.T) *namespace {
 	return n
 }
 
+// The main goroutine keeps the main thread: that can't end, and would keep the namespace of an onThread that happened to run on it.
+func init() { runtime.LockOSThread() }
+
 // onThread runs fn on a thread that ends with it, as what is changed of a thread must.
 func onThread(fn func()) {
 	done := make(chan struct{})

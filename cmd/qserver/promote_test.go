@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -334,7 +336,23 @@ func TestProof(t *testing.T) {
 }
 
 // stop makes the server stand still, and resume lets it go on.
-func (s *victim) stop()   { syscall.Kill(s.pid, syscall.SIGSTOP) }
+// stop returns when every thread stands still, where that can be seen (Linux).
+func (s *victim) stop() {
+	syscall.Kill(s.pid, syscall.SIGSTOP)
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		running := false
+		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.pid))
+		for _, stat := range stats {
+			b, err := os.ReadFile(stat)
+			_, state, _ := strings.Cut(string(b), ") ")
+			running = running || err == nil && !strings.HasPrefix(state, "T")
+		}
+		if !running {
+			return
+		}
+	}
+}
+
 func (s *victim) resume() { syscall.Kill(s.pid, syscall.SIGCONT) }
 
 // TestRoleFromAnotherMachine: a role is not changed from elsewhere without a proof.
