@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -197,6 +198,34 @@ func TestBodyAfterRelease(t *testing.T) {
 				wantInOrder(t, drain(t, s, "q"), 10)
 			})
 		}
+	}
+}
+
+// A waiter that must not read the disk is told that it would have to, and may come back for the message.
+func TestTryTake(t *testing.T) {
+	s := open(t, t.TempDir(), storage.Options{})
+	putMany(t, s, "q", 2, 100)
+	holder, waiter := s.NewSession("holder"), s.NewSession("waiter")
+	defer waiter.Close()
+	want, _ := get(t, holder, "q")
+	get(t, holder, "q")
+	w := waiter.Wait([][]byte{[]byte("q")}, []storage.ReserveOptions{{}}, func() {})
+	if err := s.Checkpoint(t.Context()); err != nil { // the bodies of what is held leave memory
+		t.Fatal(err)
+	}
+	holder.Close()
+	waitFor(t, "the waiter has a message", w.Done)
+	if _, d, ok, err := w.TryTake(); ok || !errors.Is(err, storage.ErrNotInMemory) {
+		t.Fatalf("got %+v, %v, %v; want ErrNotInMemory", d, ok, err)
+	}
+	if _, d, ok, err := w.Take(); !ok || err != nil || string(d.Body) != want {
+		t.Fatalf("got %+v, %v, %v; want %q", d, ok, err, want)
+	}
+	w = waiter.Wait([][]byte{[]byte("new")}, []storage.ReserveOptions{{}}, func() {})
+	putMany(t, s, "new", 1, 100)
+	waitFor(t, "the waiter has a message in memory", w.Done)
+	if _, d, ok, err := w.TryTake(); !ok || err != nil || len(d.Body) == 0 {
+		t.Fatalf("got %+v, %v, %v", d, ok, err)
 	}
 }
 

@@ -18,7 +18,7 @@ var (
 	ErrDiskFull = errors.New("disk full")
 	// ErrNoMemory is returned by enqueues that would never fit into the memory budget.
 	ErrNoMemory = errors.New("out of memory")
-	// ErrNotInMemory is returned by a Reserve that must not read the disk, where it would have to.
+	// ErrNotInMemory is returned by a Reserve or TryTake that must not read the disk, where it would have to.
 	ErrNotInMemory = errors.New("not in memory")
 	// ErrUnknownOutcome is returned when a record may or may not have reached the disk: the log failed while it was written.
 	ErrUnknownOutcome = errors.New("outcome unknown: the update log failed")

@@ -67,7 +67,8 @@ func (c *Session) share() error {
 	return nil
 }
 
-// CommitRound is Commit for one who has staged the records of many sessions before: it does not let others run first.
+// CommitRound is Commit for one who has staged the records of many sessions before, or knows that no other is busy: it does not let
+// others run first.
 func (c *Session) CommitRound() error {
 	if err := c.s.commitSync(&c.rec); err != nil {
 		return err

@@ -61,10 +61,19 @@ func (w *Waiter) Done() bool { return w.done.Load() }
 // Take ends the wait. ok is false when no message came; else i is the index of its queue. After it, the caller may Reserve
 // from the other queues. Call it exactly once. (After a client hung up: Session.Close instead; it returns the message
 // uncounted.)
-func (w *Waiter) Take() (i int, d Delivery, ok bool, err error) {
+func (w *Waiter) Take() (i int, d Delivery, ok bool, err error) { return w.take(false) }
+
+// TryTake is Take for one who must not read the disk: where that is needed it returns ErrNotInMemory, and Take is still to come.
+func (w *Waiter) TryTake() (i int, d Delivery, ok bool, err error) { return w.take(true) }
+
+func (w *Waiter) take(memoryOnly bool) (i int, d Delivery, ok bool, err error) {
 	c := w.c
 	s := c.s
 	s.lockIndex()
+	if r, i := w.w.Result(); memoryOnly && r != nil && r.Msg.Live() && r.Msg.Body == nil {
+		s.unlockIndex()
+		return i, d, false, ErrNotInMemory
+	}
 	s.ix.Cancel(&w.w)
 	c.waiter = nil
 	r, i := w.w.Result()

@@ -62,8 +62,7 @@ type conn struct {
 	user      string    // who has logged in; guarded by srv.mu
 
 	binary    bool         // speaks the binary protocol
-	inline    bool         // an event loop runs its commands: nothing may wait
-	onLoop    bool         // the same, and where a loop answers a parked get
+	inline    bool         // an event loop runs it: nothing may wait
 	again     bool         // the command can't be run here: a goroutine runs it once more
 	prepared  bool         // that one has done its close, abort or open
 	later     func()       // what is left to do, for a goroutine

@@ -197,7 +197,7 @@ func (c *conn) deliver(g *getLine, k *queueKey, d storage.Delivery) bool {
 		receipt = int64(d.Receipt)
 	}
 	c.out.value(k.raw, d.Flags, d.Body, receipt)
-	return c.out.size < flushAt || c.onLoop || c.settle()
+	return c.out.size < flushAt || c.inline || c.settle()
 }
 
 // keySet remembers byte strings of one command line. It is for few of them mostly, and stays quick with many.

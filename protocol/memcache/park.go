@@ -158,7 +158,7 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
-			c.inline, c.onLoop, settle = false, false, true
+			c.inline, settle = false, true
 		}
 	}()
 	if c.parkedGet != nil {
@@ -176,7 +176,7 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 		return true
 	}
 	c.in.borrow(buf, n)
-	c.inline, c.onLoop = true, true
+	c.inline = true
 	for c.ending == goOn && c.parkedGet == nil && c.out.size < flushAt && c.staged < stageAt && c.whole() {
 		begin := c.in.r
 		if c.step(); c.again {
@@ -184,7 +184,7 @@ func (c *conn) Ready(buf []byte) (settle bool) {
 			break
 		}
 	}
-	c.inline, c.onLoop = false, false
+	c.inline = false
 	c.in.own()
 	return true
 }
@@ -194,14 +194,13 @@ func (c *conn) Settle() (again bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
-			c.onLoop = false
+			c.inline = false
 			go c.resume()
 		}
 	}()
-	if len(c.in.buffered()) == 0 {
-		c.onLoop = true
-		c.answerWait()
-		c.onLoop = false
+	if len(c.in.buffered()) == 0 && !c.answerWait() {
+		go c.resume()
+		return false
 	}
 	switch {
 	case c.ending != goOn, c.later != nil, len(c.in.buffered()) > 0:

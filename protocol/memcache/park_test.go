@@ -109,6 +109,22 @@ func TestUnreadMessageHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// A message that comes to a waiting get, and whose body is on the disk only.
+func TestWaitForMessageOnDisk(t *testing.T) {
+	s := start(t, tcp, nil)
+	a, b := s.dial(), s.dial()
+	a.wantOpen()
+	b.do("set q 7 0 3\r\nabc\r\nget q\r\n", "STORED\r\nVALUE q 7 3\r\nabc\r\nEND\r\n")
+	if err := s.store.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.send("get q/t=60000\r\n")
+	eventually(t, "nobody waits", func() bool { return s.queue("q").Waiters == 1 })
+	b.close()
+	a.want("VALUE q/t=60000 7 3\r\nabc\r\nEND\r\n")
+	a.do("delete q\r\n", "DELETED\r\n")
+}
+
 func TestParkedIdleTimeout(t *testing.T) {
 	const idle = 300 * time.Millisecond
 	s := start(t, tcp, func(s *memcache.Server, _ *storage.Options) { s.IdleTimeout = idle })

@@ -285,11 +285,13 @@ func (c *conn) settle() bool {
 // is unknown.
 func (c *conn) commit() bool {
 	c.staged = 0
-	commit := c.session.Commit
-	if c.seated { // nobody else is busy
-		commit = c.session.CommitRound
+	var err error
+	if c.seated { // nobody else has anything to stage
+		err = c.session.CommitRound()
+	} else {
+		err = c.session.Commit()
 	}
-	if err := commit(); err != nil {
+	if err != nil {
 		c.lost(err)
 		return false
 	}

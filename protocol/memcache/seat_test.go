@@ -12,7 +12,7 @@ import (
 // A connection that is alone and busy gets a seat; it loses it when it rests, ends, or others are busy, and is served all the same.
 func TestSeat(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOMAXPROCS(0) < 2 {
-		t.Skip("seats are for Linux, and for two processors or more")
+		t.Skip("seats are for Linux, with two processors or more: run it there, or with GOMAXPROCS=2")
 	}
 	for _, sync := range []storage.SyncMode{storage.SyncNever, storage.SyncAlways} {
 		s := start(t, tcp, func(_ *memcache.Server, o *storage.Options) { o.Sync = sync })
@@ -59,7 +59,7 @@ func TestSeat(t *testing.T) {
 // A client that never comes back in time costs only now and then a seat.
 func TestSeatInVain(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOMAXPROCS(0) < 2 {
-		t.Skip("seats are for Linux, and for two processors or more")
+		t.Skip("seats are for Linux, with two processors or more: run it there, or with GOMAXPROCS=2")
 	}
 	s := start(t, tcp, nil)
 	c := s.dial()

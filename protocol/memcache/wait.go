@@ -179,20 +179,29 @@ func (c *conn) readyWaiting(buf []byte) (settle bool) {
 	return false
 }
 
-// answerWait ends the parked wait, if its message or time has come.
-func (c *conn) answerWait() {
+// answerWait ends the parked wait, if its message or time has come. false: the message must be read from the disk, which a goroutine
+// has to do.
+func (c *conn) answerWait() bool {
 	p := c.parkedGet
 	if p == nil || p.waiter == nil || !p.waiter.Done() && time.Now().Before(p.until) {
-		return
+		return true
+	}
+	i, delivery, found, err := p.waiter.TryTake()
+	if errors.Is(err, storage.ErrNotInMemory) {
+		return false
 	}
 	p.timer.Stop()
 	c.parkedGet = nil
-	i, delivery, found, err := p.waiter.Take()
 	if err != nil {
 		c.getFailed(err)
-	} else if !found || c.takeAll(&p.get, i, delivery) {
+		return true
+	}
+	c.inline = true
+	if !found || c.takeAll(&p.get, i, delivery) {
 		c.got(&p.get)
 	}
+	c.inline = false
+	return true
 }
 
 // waitOn goes on with a parked wait on a goroutine.
