@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 // TestKillAtCall has the kernel kill the program at the nth call of one kind, by strace.
 func TestKillAtCall(t *testing.T) {
 	if out, err := exec.Command("strace", "-f", "-o", "/dev/null", "-e", "inject=fdatasync:signal=KILL:when=1000", "true").CombinedOutput(); err != nil {
-		t.Skipf("SKIP real kill: strace does not work here: %v %s", err, out)
+		t.Skipf("SKIP real kill: strace is not installed, or may not trace (in a container: --cap-add SYS_PTRACE): %v %s", err, out)
 	}
 	k := newKiller(t)
 	calls := strings.Fields("fdatasync pwrite64 rename renameat ftruncate fallocate unlinkat")
@@ -147,8 +147,8 @@ func (k *killer) round(n int) (itself bool) {
 	if err := k.l.verify(s.address, counts); err != nil {
 		k.fatal("round %d, -sync %s: %v", n, sync, err)
 	}
-	s.kill()
 	k.litter(n)
+	s.kill()
 	return itself
 }
 
@@ -169,10 +169,21 @@ func (k *killer) check(n int) map[string]int {
 	return counts
 }
 
-// litter finds files that a start should have removed or should never have made.
+// litter finds files that the start of the running server should have removed or should never have made. A file that it is just
+// making may be empty for a moment.
 func (k *killer) litter(n int) {
 	k.t.Helper()
-	err := filepath.WalkDir(k.dir, func(path string, d os.DirEntry, err error) error {
+	err := k.emptyFile()
+	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); err = k.emptyFile() {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		k.fatal("round %d: %v", n, err)
+	}
+}
+
+func (k *killer) emptyFile() error {
+	return filepath.WalkDir(k.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -182,9 +193,6 @@ func (k *killer) litter(n int) {
 		}
 		return err
 	})
-	if err != nil {
-		k.fatal("round %d: %v", n, err)
-	}
 }
 
 // victim is a running server.
