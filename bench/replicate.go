@@ -212,6 +212,14 @@ func (s *server) replication(ctx context.Context) (v replicationView, err error)
 	return v, json.Unmarshal(b, &v)
 }
 
+// both asks the master and its slave.
+func (b *replicated) both(ctx context.Context, s *server) (master, slave replicationView, err error) {
+	if master, err = b.master.replication(ctx); err == nil {
+		slave, err = s.replication(ctx)
+	}
+	return master, slave, err
+}
+
 // lags asks for the lag on both sides while the master works at a rate.
 func (b *replicated) lags(ctx context.Context, s *server, most float64) error {
 	var applied, durable []time.Duration
@@ -273,11 +281,7 @@ func (b *replicated) catchUp(ctx context.Context, s *server, data string) error 
 	var from uint64
 	var began time.Time
 	for {
-		m, err := b.master.replication(ctx)
-		if err != nil {
-			return err
-		}
-		v, err := s.replication(ctx)
+		m, v, err := b.both(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -351,11 +355,7 @@ func (b *replicated) firstCopy(ctx context.Context) error {
 func (b *replicated) promoted(ctx context.Context, s *server) error {
 	limit := time.Now().Add(settleTime)
 	for {
-		m, err := b.master.replication(ctx)
-		if err != nil {
-			return err
-		}
-		v, err := s.replication(ctx)
+		m, v, err := b.both(ctx, s)
 		if err != nil {
 			return err
 		}
