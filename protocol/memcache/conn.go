@@ -73,6 +73,8 @@ type conn struct {
 	vain    uint // how often it had one for nothing, or wanted it since
 	company uint // commands in a row at which others were at work
 
+	idlePolls uint // how often polling was in vain, or was left out since
+
 	listed bool       // in srv.stalls, or thrown out of it
 	stall  stallEntry // guarded by srv.stalls.mu
 }

@@ -28,6 +28,7 @@ func (g *Group) Take(net.Conn, Handler) (*Socket, bool) { return nil, false }
 func (s *Socket) Park() bool                        { return false }
 func (s *Socket) Mute()                             {}
 func (s *Socket) Doze(time.Duration) bool           { return false }
+func (s *Socket) Yield()                            {}
 func (s *Socket) Alone() bool                       { return false }
 func (s *Socket) Requeue()                          {}
 func (s *Socket) Claim() bool                       { return false }

@@ -64,6 +64,9 @@ func (s *Socket) Doze(d time.Duration) bool {
 	return n > 0 && err == 0 || err == syscall.EINTR // the scheduler asks for its turn
 }
 
+// Yield is for an owner who polls: the system may run another thread on this core first.
+func (s *Socket) Yield() { syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
 // unmute asks for events again; one comes at once for what has arrived.
 func (s *Socket) unmute() {
 	if s.muted {
