@@ -70,10 +70,10 @@ type conn struct {
 	seen      atomic.Int64 // when it was parked, Unix nanoseconds; kept only with an idle timeout
 
 	seated  bool // has one of srv.seats
-	vain    uint // how often it had one for nothing, or wanted it since
 	company uint // commands in a row at which others were at work
 
-	idlePolls uint // how often polling was in vain, or was left out since
+	seatPatience patience // with clients that leave a seat empty
+	pollPatience patience // with clients that take longer than pollTime
 
 	listed bool       // in srv.stalls, or thrown out of it
 	stall  stallEntry // guarded by srv.stalls.mu

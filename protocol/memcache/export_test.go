@@ -72,3 +72,10 @@ func (m *metaCommand) Parse(verb string, line []byte) (refused bool) {
 	}
 	return m.parse(line, map[string]letters{"mg": getFlags, "md": deleteFlags, "ma": arithmeticFlags}[verb]) != faultNone
 }
+
+// Patience is patience, to be tested by itself.
+type Patience struct{ p patience }
+
+func (p *Patience) Left() bool { return p.p.left() }
+func (p *Patience) InVain()    { p.p.inVain() }
+func (p *Patience) Reset()     { p.p.reset() }

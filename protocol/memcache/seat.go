@@ -13,11 +13,9 @@ import (
 // A thread that dozes so keeps its processor (Go's P) from the scheduler, hence the moment is short and seats are few.
 
 const (
-	seatTime     = 300 * time.Microsecond // what a client takes at most from an answer to its next command
-	pollTime     = 150 * time.Microsecond  // of these, how long it looks for it without a pause
-	seatPatience = 4                      // in vain so often: rarely from now on
-	seatSeldom   = 64                     // one time in so many
-	seatCompany  = 4                      // commands in a row at which loops are at work, before the seat is given back
+	seatTime    = 300 * time.Microsecond // what a client takes at most from an answer to its next command
+	pollTime    = 80 * time.Microsecond  // of these, how long it looks for it without a pause
+	seatCompany = 4                      // commands in a row at which loops are at work, before the seat is given back
 )
 
 // takesSeat says whether the connection, which its loop has served, now has a seat.
@@ -25,8 +23,7 @@ func (c *conn) takesSeat() bool {
 	if !c.sock.Alone() || c.parkedGet != nil {
 		return false
 	}
-	if c.vain >= seatPatience && c.vain%seatSeldom != 0 {
-		c.vain++
+	if !c.seatPatience.left() {
 		return false
 	}
 	if c.srv.loops.Awake() > 1 {
@@ -65,12 +62,12 @@ func (c *conn) stay() bool {
 	err := c.poll()
 	if err == errAgain {
 		if !c.sock.Doze(seatTime) {
-			c.vain++
+			c.seatPatience.inVain()
 			return false
 		}
 		err = c.in.fill(true)
 	}
-	c.vain = 0
+	c.seatPatience.reset()
 	if err != nil && err != errAgain {
 		c.inputEnded(err)
 	}
@@ -80,17 +77,37 @@ func (c *conn) stay() bool {
 // poll reads without waiting, again and again, until something arrives or others want the core. It spares the wake-up, which takes
 // longer than a command where the core must first be woken, too.
 func (c *conn) poll() error {
-	if c.idlePolls >= seatPatience && c.idlePolls%seatSeldom != 0 {
-		c.idlePolls++
+	if !c.pollPatience.left() {
 		return errAgain
 	}
 	for begin := time.Now(); time.Since(begin) < pollTime && c.srv.loops.Awake() == 0; {
 		c.sock.Yield()
 		if err := c.in.fill(true); err != errAgain {
-			c.idlePolls = 0
+			c.pollPatience.reset()
 			return err
 		}
 	}
-	c.idlePolls++
+	c.pollPatience.inVain()
 	return errAgain
 }
+
+// patience counts how often something was tried in vain, or was left out since: after the first times it is worth one try in many.
+type patience uint
+
+const (
+	patienceFirst  = 4
+	patienceSeldom = 64
+)
+
+// left says whether to try.
+func (p *patience) left() bool {
+	if *p < patienceFirst || *p%patienceSeldom == 0 {
+		return true
+	}
+	*p++
+	return false
+}
+
+func (p *patience) inVain() { *p++ }
+
+func (p *patience) reset() { *p = 0 }

@@ -73,3 +73,27 @@ func TestSeatInVain(t *testing.T) {
 		t.Errorf("%d of 200 commands, two milliseconds apart, had a seat", taken)
 	}
 }
+
+// What was in vain four times in a row is tried once in 64 times, until it pays.
+func TestPatience(t *testing.T) {
+	var p memcache.Patience
+	tries := func(n int) (tried int) {
+		for range n {
+			if p.Left() {
+				tried++
+				p.InVain()
+			}
+		}
+		return tried
+	}
+	if got := tries(4); got != 4 {
+		t.Errorf("%d of the first 4 tried", got)
+	}
+	if got := tries(640); got != 10 {
+		t.Errorf("%d of 640 more tried, want 10", got)
+	}
+	p.Reset()
+	if got := tries(4); got != 4 {
+		t.Errorf("%d of 4 tried after one that paid", got)
+	}
+}
