@@ -204,6 +204,9 @@ func (l *loop) find(n int) {
 	defer l.mu.Unlock()
 	for _, e := range l.events[:n] {
 		if s := l.sockets[int(e.Fd)]; s != nil { // it may have been closed by now
+			if e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+				s.ended.Store(true)
+			}
 			l.ready = append(l.ready, s)
 		}
 	}

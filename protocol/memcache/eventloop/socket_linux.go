@@ -26,6 +26,7 @@ type Socket struct {
 	readBy, writeBy atomic.Int64  // deadlines, see moment; 0: none
 	timer           *time.Timer   // the owner's
 	muted           bool          // the owner polls, and wants no events
+	ended           atomic.Bool   // the peer has closed its side, maybe behind input: no other event will tell
 
 	mu     sync.Mutex // guards closed, and fd's number from being used by others once it is closed
 	closed bool
@@ -90,8 +91,8 @@ func (s *Socket) TryRead(p []byte) (int, error) {
 		case e == 0 && n == 0 && len(p) > 0:
 			return 0, io.EOF
 		case e == 0:
-			if int(n) == len(p) {
-				s.event() // there may be more, of which no event will tell
+			if int(n) == len(p) || s.ended.Load() {
+				s.event() // there may be more, or the end, of which no event will tell
 			}
 			return int(n), nil
 		case e == syscall.EAGAIN:
