@@ -119,6 +119,9 @@ func (c *conn) commands() (parked bool) {
 	for c.ending == goOn {
 		switch {
 		case c.step():
+			if c.parkedGet != nil && c.parkGet() {
+				return true
+			}
 			if c.out.size >= flushAt || c.staged >= stageAt {
 				c.settle()
 			}

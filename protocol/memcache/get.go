@@ -38,7 +38,7 @@ func (c *conn) get(keys []byte, lease time.Duration) {
 		c.got(&g)
 		return
 	}
-	if c.inline {
+	if c.inline || c.mayParkGet() {
 		c.parkedGet = &parkedWait{get: g, reserving: reserving, duration: wait}
 		c.parkedGet.get.keys = bytes.Clone(keys)
 		return

@@ -262,8 +262,16 @@ func TestParkedWaits(t *testing.T) {
 	var cs []*client
 	for i := range n {
 		c := s.dial()
-		c.wantOpen()
-		c.send("get q/t=60000\r\n")
+		switch i % 3 { // a wait is a loop's, the first command, or behind another in the first packet
+		case 0:
+			c.wantOpen()
+			c.send("get q/t=60000\r\n")
+		case 1:
+			c.send("get q/t=60000\r\n")
+		case 2:
+			c.send("version\r\nget q/t=60000\r\n")
+			c.want("VERSION 1.2.3\r\n")
+		}
 		cs = append(cs, c)
 		eventually(t, "it never waited", func() bool { return s.queue("q").Waiters == int64(i+1) })
 	}

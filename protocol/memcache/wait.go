@@ -144,10 +144,7 @@ type parkedWait struct {
 func (c *conn) parkWaiting() (again bool) {
 	p := c.parkedGet
 	if p.waiter == nil {
-		queues, options := c.secondRound(&p.get, p.reserving)
-		p.until = time.Now().Add(p.duration)
-		p.waiter = c.join(queues, options)
-		p.timer = time.AfterFunc(p.duration, c.messageCame)
+		c.joinParked(p)
 	}
 	c.out.release()
 	if !c.sock.Park() {
@@ -162,6 +159,44 @@ func (c *conn) parkWaiting() (again bool) {
 	case p.waiter.Done() || !time.Now().Before(p.until):
 		return c.sock.Claim() && c.Settle()
 	}
+	return false
+}
+
+// joinParked starts a parked wait.
+func (c *conn) joinParked(p *parkedWait) {
+	queues, options := c.secondRound(&p.get, p.reserving)
+	p.until = time.Now().Add(p.duration)
+	p.waiter = c.join(queues, options)
+	p.timer = time.AfterFunc(p.duration, c.messageCame)
+}
+
+// mayParkGet says whether a get that a goroutine runs may wait without it.
+func (c *conn) mayParkGet() bool {
+	return c.sock != nil && len(c.in.buffered()) == 0 && !c.srv.stopping.Load()
+}
+
+// parkGet is parkWaiting for a goroutine, which may send what came before the get. It says whether the connection is parked; if not,
+// the get is answered, or the connection ends.
+func (c *conn) parkGet() (parked bool) {
+	p := c.parkedGet
+	if !c.settle() {
+		c.parkedGet = nil
+		return false
+	}
+	c.joinParked(p)
+	c.standby(true)
+	c.out.release()
+	c.in.drop()
+	c.seen.Store(0)
+	if c.sock.Park() {
+		over := c.srv.stopping.Load() || p.waiter.Done() || !time.Now().Before(p.until)
+		if !over || !c.sock.Claim() {
+			return true
+		}
+	}
+	c.standby(false)
+	c.parkedGet = nil
+	c.waitOn(p)
 	return false
 }
 
