@@ -201,6 +201,7 @@ func (s *Store) leadLocked() {
 	}
 	s.spare = b
 	s.pressureLocked()
+	s.pokeSyncLocked()
 	woken := s.takeWritersLocked()
 	s.unlockIndex()
 	wake(woken)

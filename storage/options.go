@@ -14,8 +14,8 @@ type SyncMode int
 const (
 	SyncEnqueue  SyncMode = iota // before an enqueue is answered; acks ride along
 	SyncAlways                   // before anything is answered
-	SyncInterval                 // every Options.SyncInterval
-	SyncNever                    // when the kernel likes, and at checkpoints
+	SyncInterval                 // every Options.SyncInterval, and every 8 MiB
+	SyncNever                    // every 8 MiB, when the kernel likes, and at checkpoints
 )
 
 // Options configures Open. The zero value works: every field's default is in its comment.

@@ -41,6 +41,7 @@ type Store struct {
 	epoch     uint64 // counts the tree's advances
 	treeLSN   uint64 // where the tree stands
 	treePlace ulog.Place
+	syncPoked ulog.Place    // the log's end when syncLoop was last poked
 	room      chan struct{} // closed when memory was freed
 	wakes     []*queue.Waiter
 	sessions  int64
@@ -58,7 +59,7 @@ type Store struct {
 	checkpoints atomic.Int64
 
 	failed  chan struct{}
-	pokes   struct{ time, checkpoint chan struct{} }
+	pokes   struct{ time, checkpoint, sync chan struct{} }
 	refills sync.Mutex // one refill at a time: windows are filled by whoever needs them
 	mapped  int64      // bytes read from the tree since its pages were given back; guarded by refills
 	strides sync.Mutex // guards the tree's writing side: one stride at a time
@@ -102,7 +103,7 @@ func openStill(dir string, o Options) (*Store, error) {
 		open: new(batch), spare: new(batch), ix: queue.NewIndex(),
 		sweeps: make(map[uint32][]byte), strideMax: strideBytes}
 	s.quorum.away.Store(true)
-	s.pokes.time, s.pokes.checkpoint = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.pokes.time, s.pokes.checkpoint, s.pokes.sync = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := s.recover(); err != nil {
 		s.closeFiles()
 		return nil, classify(err)
@@ -117,7 +118,7 @@ func (s *Store) run() {
 	s.cancel = cancel
 	s.wg.Go(func() { s.timeLoop(ctx) })
 	s.wg.Go(func() { s.checkpointLoop(ctx) })
-	if s.opts.Sync == SyncInterval {
+	if s.opts.Sync == SyncInterval || s.opts.Sync == SyncNever {
 		s.wg.Go(func() { s.syncLoop(ctx) })
 	}
 }

@@ -228,20 +228,43 @@ func (s *Store) chores() {
 	s.saveKept()
 }
 
+// syncAhead is after how many bytes the log is synced where nobody waits for it: so little is left to sync when a segment is full,
+// which everybody waits for.
+const syncAhead = 8 << 20
+
+// syncLoop syncs the log at SyncInterval's times, and when it is poked.
 func (s *Store) syncLoop(ctx context.Context) {
-	tick := time.NewTicker(s.opts.SyncInterval)
-	defer tick.Stop()
+	var times <-chan time.Time
+	if s.opts.Sync == SyncInterval {
+		tick := time.NewTicker(s.opts.SyncInterval)
+		defer tick.Stop()
+		times = tick.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.failed:
 			return
-		case <-tick.C:
+		case <-times:
+		case <-s.pokes.sync:
 		}
 		if err := s.Sync(); err != nil {
 			return
 		}
+	}
+}
+
+// pokeSyncLocked lets the log be synced when it has grown by syncAhead.
+func (s *Store) pokeSyncLocked() {
+	end := s.ulog.End()
+	if end.Segment == s.syncPoked.Segment && end.Offset-s.syncPoked.Offset < syncAhead {
+		return
+	}
+	s.syncPoked = end
+	select {
+	case s.pokes.sync <- struct{}{}:
+	default:
 	}
 }
 
