@@ -18,6 +18,9 @@ const (
 	SyncNever                    // every 8 MiB, when the kernel likes, and at checkpoints
 )
 
+// lazy says whether nothing that is answered waits for the disk.
+func (m SyncMode) lazy() bool { return m == SyncInterval || m == SyncNever }
+
 // Options configures Open. The zero value works: every field's default is in its comment.
 type Options struct {
 	Sync         SyncMode      // SyncEnqueue

@@ -36,7 +36,7 @@ func (s *Store) NeedsCopy() bool { return s.gapped }
 // Durable is the LSN up to which the log is safe as the sync mode promises: on the disk, or written in a mode that lets the
 // disk come later.
 func (s *Store) Durable() uint64 {
-	if s.opts.Sync == SyncInterval || s.opts.Sync == SyncNever {
+	if s.opts.Sync.lazy() {
 		return s.applied.Load()
 	}
 	return s.ulog.Synced()
@@ -44,7 +44,7 @@ func (s *Store) Durable() uint64 {
 
 // MakeDurable waits until what is applied is safe as the sync mode promises, and returns Durable.
 func (s *Store) MakeDurable() (uint64, error) {
-	if s.opts.Sync != SyncInterval && s.opts.Sync != SyncNever {
+	if !s.opts.Sync.lazy() {
 		if err := s.Sync(); err != nil {
 			return 0, err
 		}

@@ -118,7 +118,7 @@ func (s *Store) run() {
 	s.cancel = cancel
 	s.wg.Go(func() { s.timeLoop(ctx) })
 	s.wg.Go(func() { s.checkpointLoop(ctx) })
-	if s.opts.Sync == SyncInterval || s.opts.Sync == SyncNever {
+	if s.opts.Sync.lazy() {
 		s.wg.Go(func() { s.syncLoop(ctx) })
 	}
 }
@@ -126,7 +126,7 @@ func (s *Store) run() {
 // zeroAhead is how far ahead of the records the log writes zeros: a server whose clients wait for syncs has them cheaper
 // then, the others would write twice for nothing.
 func (o *Options) zeroAhead() int64 {
-	if o.Sync == SyncInterval || o.Sync == SyncNever {
+	if o.Sync.lazy() {
 		return 0
 	}
 	return 1 << 20

@@ -6,6 +6,7 @@ import (
 
 	"qserver/storage/queue"
 	"qserver/storage/tree"
+	"qserver/storage/ulog"
 )
 
 // The timekeeper is the one timer of the store: leases that end, messages that come due or expire, dedup keys and queues
@@ -255,10 +256,16 @@ func (s *Store) syncLoop(ctx context.Context) {
 	}
 }
 
-// pokeSyncLocked lets the log be synced when it has grown by syncAhead.
+// pokeSyncLocked lets syncLoop, if it runs, sync the log when its last segment has grown by syncAhead.
 func (s *Store) pokeSyncLocked() {
+	if !s.opts.Sync.lazy() {
+		return
+	}
 	end := s.ulog.End()
-	if end.Segment == s.syncPoked.Segment && end.Offset-s.syncPoked.Offset < syncAhead {
+	if end.Segment != s.syncPoked.Segment {
+		s.syncPoked = ulog.Place{Segment: end.Segment} // what lies before is synced
+	}
+	if end.Offset-s.syncPoked.Offset < syncAhead {
 		return
 	}
 	s.syncPoked = end
