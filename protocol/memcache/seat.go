@@ -80,7 +80,7 @@ func (c *conn) poll() error {
 	if !c.pollPatience.left() {
 		return errAgain
 	}
-	for begin := time.Now(); time.Since(begin) < pollTime && c.srv.loops.Awake() == 0; {
+	for begin := time.Now(); time.Since(begin) < pollTime && c.srv.coreToSpare(); {
 		c.sock.Yield()
 		if err := c.in.fill(true); err != errAgain {
 			c.pollPatience.reset()
@@ -90,6 +90,9 @@ func (c *conn) poll() error {
 	c.pollPatience.inVain()
 	return errAgain
 }
+
+// coreToSpare says whether fewer connections and loops are at work than there are cores.
+func (s *Server) coreToSpare() bool { return s.busy.Load()+int64(s.loops.Awake()) < s.cores }
 
 // patience counts how often something was tried in vain, or was left out since: after the first times it is worth one try in many.
 type patience uint
