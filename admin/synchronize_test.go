@@ -22,7 +22,7 @@ import (
 func commands(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("its programs are shell scripts, which Windows does not run")
+		t.Skip("its programs are shell scripts, which Windows does not run: run it elsewhere")
 	}
 	dir := t.TempDir()
 	for name, script := range map[string]string{

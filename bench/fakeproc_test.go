@@ -127,7 +127,7 @@ func (f *fakeQueue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestWatchedScenarios(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("memory is read from /proc, which only Linux has")
+		t.Skip("memory is read from /proc, which only Linux has: run it there")
 	}
 	for _, tt := range []struct {
 		args []string
@@ -171,7 +171,7 @@ func benchFake(t *testing.T, args ...string) (string, error) {
 // TestWatchedScenariosCheck shows each scenario that starts its servers one that does wrong with a message.
 func TestWatchedScenariosCheck(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("memory is read from /proc, which only Linux has")
+		t.Skip("memory is read from /proc, which only Linux has: run it there")
 	}
 	for _, tt := range []struct {
 		name    string

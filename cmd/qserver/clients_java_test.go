@@ -17,10 +17,10 @@ const spymemcached = "/usr/share/java/spymemcached.jar"
 func TestJavaClients(t *testing.T) {
 	program := buildProgram(t)
 	if _, err := os.Stat(spymemcached); err != nil {
-		t.Skip("spymemcached (libspymemcached-java on Debian) is not installed")
+		t.Skip("spymemcached (libspymemcached-java on Debian) is not installed: scripts/test clients installs it")
 	}
 	if _, err := exec.LookPath("javac"); err != nil {
-		t.Skip("javac (default-jdk-headless on Debian) is not installed")
+		t.Skip("javac (default-jdk-headless on Debian) is not installed: scripts/test clients installs it")
 	}
 	classes := t.TempDir()
 	if out, err := exec.Command("javac", "-cp", spymemcached, "-d", classes, "testdata/clients/Story.java").CombinedOutput(); err != nil {

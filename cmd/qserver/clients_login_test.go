@@ -117,7 +117,7 @@ func needSASL(t *testing.T, program string) string {
 			return program
 		}
 	}
-	t.Skip("libsasl2 with PLAIN (libsasl2-modules on Debian) is not installed")
+	t.Skip("libsasl2 with PLAIN (libsasl2-modules on Debian) is not installed: scripts/test clients installs it")
 	return ""
 }
 

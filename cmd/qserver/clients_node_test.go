@@ -35,7 +35,7 @@ func needNode(t *testing.T, module string) []string {
 		command = []string{"env", "NODE_PATH=" + modules, "node"}
 	}
 	if exec.Command(command[0], append(command[1:], "-e", "require('"+module+"')")...).Run() != nil {
-		t.Skipf("node with %s is not installed (scripts/test clients)", module)
+		t.Skipf("node with %s is not installed: scripts/test clients installs it", module)
 	}
 	return command
 }

@@ -14,7 +14,7 @@ import (
 func testTools(t *testing.T, s *programServer) {
 	for _, tool := range []string{"memccp", "memccat", "memcexist", "memcstat", "memcping", "memcrm", "memctouch", "memcdump", "memcflush"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s (libmemcached-tools on Debian) is not installed", tool)
+			t.Skipf("%s (libmemcached-tools on Debian) is not installed: scripts/test clients installs it", tool)
 		}
 	}
 	const body = "one\r\n\x00two"

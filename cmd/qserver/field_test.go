@@ -159,7 +159,7 @@ func TestHostile77NoUDP(t *testing.T) {
 	n := startNode(t)
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", n.s.pid))
 	if err != nil || len(fds) == 0 {
-		t.Skip("the server's sockets are read from /proc, which only Linux has")
+		t.Skip("the server's sockets are read from /proc, which only Linux has: run it there")
 	}
 	tables := map[string]string{}
 	for _, table := range []string{"udp", "udp6", "udplite", "tcp"} {

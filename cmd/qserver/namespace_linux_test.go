@@ -34,7 +34,7 @@ func cabled(t *testing.T) (a, b *namespace) {
 		t.Skip("SKIP network namespaces: only root makes them: run the test so")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("SKIP network namespaces: ip (iproute2 on Debian) is not installed")
+		t.Skip("SKIP network namespaces: ip (iproute2 on Debian) is not installed: scripts/test clients installs it")
 	}
 	a, b = newNamespace(t), newNamespace(t)
 	a.address, b.address = "10.77.0.1", "10.77.0.2"
@@ -188,7 +188,7 @@ func (n *namespace) drop(match string) (mend func()) {
 	}
 	rules := fmt.Sprintf("table inet faults { chain in { type filter hook input priority 0; iifname %q %s drop; }; }", cable, match)
 	if out, err := n.command("nft", rules).CombinedOutput(); err != nil {
-		n.t.Skipf("SKIP lost packets: this kernel has no nf_tables: %v %s", err, out)
+		n.t.Skipf("SKIP lost packets: nft can make no table: it needs root and a kernel with CONFIG_NF_TABLES: %v %s", err, out)
 	}
 	return func() { n.run("nft", "delete", "table", "inet", "faults") }
 }
@@ -200,7 +200,7 @@ func (n *namespace) slow() string {
 		return "netem: a delay of 15 to 25 ms"
 	}
 	if out, err := n.command("tc", "qdisc", "replace", "dev", cable, "root", "tbf", "rate", "4mbit", "burst", "2kb", "limit", "20kb").CombinedOutput(); err != nil {
-		n.t.Skipf("SKIP delay: neither netem nor tbf: %v %s", err, out)
+		n.t.Skipf("SKIP delay: tc can add neither netem nor tbf: it needs root and a kernel with CONFIG_NET_SCH_NETEM or CONFIG_NET_SCH_TBF: %v %s", err, out)
 	}
 	return "no netem in this kernel; tbf: 4 Mbit/s with a queue of 40 ms, which drops when it is full"
 }

@@ -428,7 +428,7 @@ func startTwemproxy(t *testing.T, a, b *node, options ...string) *twemproxy {
 		program, err = exec.LookPath("/usr/sbin/nutcracker") // not every user's path has it
 	}
 	if err != nil {
-		t.Skip("twemproxy (nutcracker on Debian) is not installed")
+		t.Skip("twemproxy (nutcracker on Debian) is not installed: scripts/test clients installs it")
 	}
 	p := &twemproxy{t: t, program: program, config: filepath.Join(t.TempDir(), "nutcracker.yml"), listen: freeAddress(t)}
 	config := fmt.Sprintf(`queues:

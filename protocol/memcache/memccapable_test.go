@@ -21,7 +21,7 @@ import (
 func TestMemccapable(t *testing.T) {
 	command, err := exec.LookPath("memccapable")
 	if err != nil {
-		t.Skip("memccapable (libmemcached-tools on Debian) is not installed")
+		t.Skip("memccapable (libmemcached-tools on Debian) is not installed: scripts/test clients installs it")
 	}
 	for _, tt := range []struct{ protocol, flag, passes, fails string }{
 		{

@@ -20,7 +20,7 @@ func mappedMemory(t *testing.T) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		t.Skipf("what is mapped is read from /proc, which is not mounted here: %v", err)
+		t.Skipf("what is mapped is read from /proc, which is not mounted here (mount -t proc proc /proc): %v", err)
 	}
 	for line := range strings.Lines(string(b)) {
 		var kib int64
@@ -28,7 +28,7 @@ func mappedMemory(t *testing.T) int64 {
 			return kib << 10
 		}
 	}
-	t.Skip("/proc/self/status has no RssFile: it came with Linux 4.5")
+	t.Skip("/proc/self/status has no RssFile: it came with Linux 4.5: run it on a newer kernel")
 	return 0
 }
 
