@@ -301,6 +301,9 @@ func (d *stride) row(op *queue.Op) (row *newRow, err error) {
 		}
 		r.old = r.Row
 		r.old.Body = nil
+		if queue.TreeLane(key[4]) == queue.LaneReady {
+			r.Due = 0 // it has come due: the row stays in this lane, where a cold message is looked for
+		}
 		if op.Kind == queue.KindRelease || op.Kind == queue.KindCount {
 			d.bytes += int64(len(r.Body))
 			r.Body = d.keep(r.Body)

@@ -270,6 +270,7 @@ func (ix *Index) applyCount(q *Queue, op *Op) {
 		q.took(m) // it stays there, but not as one that the tree has
 	}
 	m.Deliveries = max(m.Deliveries, op.Count)
+	m.saving = false
 	ix.changed(m, op)
 }
 

@@ -47,6 +47,7 @@ type Message struct {
 	lane    TreeLane
 	fresh   bool // its body is in the log only
 	counted bool // Deliveries has changed since it was last written down
+	saving  bool // a record that writes it down is staged
 }
 
 // messageCost is what one Message costs in memory beside its body: itself and its places in the trees and maps.

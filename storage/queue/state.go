@@ -115,7 +115,7 @@ func (ix *Index) UnsavedCounts(limit int) []Op {
 		}
 		q.ready.Scan(func(m *Message) bool {
 			if m.counted {
-				m.counted = false
+				m.counted, m.saving = false, true
 				q.staged++
 				ops = append(ops, Op{Kind: KindCount, Staged: true, Queue: q.Num, ID: m.ID, Pri: m.Pri, Due: m.Due, Count: m.Deliveries})
 			}

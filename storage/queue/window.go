@@ -140,7 +140,7 @@ func (ix *Index) settle(m *Message, lim Limits) {
 
 // evict drops a warm ready message from memory. Its count of deliveries stays in memory with it: such a message is kept.
 func (ix *Index) evict(m *Message, lim Limits) {
-	if m.counted {
+	if m.counted || m.saving {
 		return
 	}
 	m.queue.evict(m)
@@ -148,7 +148,7 @@ func (ix *Index) evict(m *Message, lim Limits) {
 }
 
 func (ix *Index) evictDelayed(m *Message, lim Limits) {
-	if m.counted {
+	if m.counted || m.saving {
 		return
 	}
 	ix.delayed.Delete(m)
@@ -178,7 +178,7 @@ func (ix *Index) EvictWarm(target int64, lim Limits) {
 		}
 		var out []*Message
 		q.ready.Reverse(func(m *Message) bool {
-			if m.LSN == 0 && m.lane == LaneReady && !m.counted {
+			if m.LSN == 0 && m.lane == LaneReady && !m.counted && !m.saving {
 				out = append(out, m)
 			}
 			return len(out) < q.warm
